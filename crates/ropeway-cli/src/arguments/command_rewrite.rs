@@ -107,7 +107,7 @@ fn nearest_option<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
 
 /// Returns the option for a bare server: `url` or `stdio`. Only URLs, words with spaces and paths of programs
 /// qualify: a misspelled name must not run a program.
-fn bare_server(command: &str, word: &str, next: Option<&str>) -> Option<&'static str> {
+pub(crate) fn bare_server(command: &str, word: &str, next: Option<&str>) -> Option<&'static str> {
     let needs_another = TAKE_TOOL.contains(&command) || command == "read";
     if word.starts_with("http://") || word.starts_with("https://") {
         // A single URL is the URI of a resource.

@@ -1,5 +1,6 @@
 //! Approvals that a user keeps for later chats: one file per configuration file, in the user's state directory.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,8 @@ use crate::failure::Failure;
 use crate::files::file;
 use crate::files::folder_lock::lock_folder;
 use crate::files::user_folders::state_folder;
+use crate::trust::ownership_problem;
 use crate::trust::store::location;
-use crate::trust::{ownership_problem, sha256};
 
 /// The directory below the state directory.
 const FOLDER: &str = "approvals";
@@ -24,6 +25,9 @@ const MAX_BYTES: usize = 32 << 20;
 
 /// Maximum characters of the project's name in a file name.
 const MAX_NAME: usize = 40;
+
+/// Bytes of a path's digest in a file name.
+const DIGEST_BYTES: usize = 8;
 
 /// The kept approvals of a configuration file, in the format of `ropeway.lock`.
 ///
@@ -43,8 +47,10 @@ impl ApprovalStore {
         let project = config.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let project: String = project.chars().filter(is_plain).take(MAX_NAME).collect();
-        let digest = sha256(&config.to_string_lossy());
-        Self { path: folder.join(format!("{project}-{}.json", &digest[..16])) }
+        // Not the digest of the text: paths that are not UTF-8 may look alike.
+        let digest = ring::digest::digest(&ring::digest::SHA256, config.as_os_str().as_bytes());
+        let digest: String = digest.as_ref().iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+        Self { path: folder.join(format!("{project}-{digest}.json")) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -99,11 +105,13 @@ impl ApprovalStore {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
     use std::os::unix::fs::PermissionsExt as _;
 
     use ropeway::tool::{Origin, ToolDefinition};
 
     use super::*;
+    use crate::trust::sha256;
 
     fn tool(name: &str) -> ToolDefinition {
         let mut definition = ToolDefinition::new(format!("mcp_s_{name}"));
@@ -134,6 +142,14 @@ mod tests {
         let other =
             ApprovalStore::in_folder(&folder.path().join("state/approvals"), Path::new("/home/b/my proj/r.yaml"));
         assert_ne!(other, store);
+    }
+
+    #[test]
+    fn paths_that_are_not_utf8_have_files_of_their_own() {
+        let file = |config: &[u8]| ApprovalStore::in_folder(Path::new("/s"), Path::new(OsStr::from_bytes(config)));
+        assert_ne!(file(b"/home/a/\xff/r.yaml"), file(b"/home/a/\xfe/r.yaml"));
+        let known = format!("a-{}.json", &sha256("/home/a/r.yaml")[..16]);
+        assert_eq!(file(b"/home/a/r.yaml").path(), Path::new("/s").join(known), "existing files stay valid");
     }
 
     #[test]

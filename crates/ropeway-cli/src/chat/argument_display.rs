@@ -113,7 +113,8 @@ impl<'a> ArgumentLines<'a> {
         match value {
             Value::String(text) if text.contains('\n') => {
                 self.push(depth, label.to_owned());
-                text.split('\n').for_each(|line| self.text(depth + 1, Style::new(), "", line));
+                let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
+                lines.for_each(|line| self.text(depth + 1, Style::new(), "", line));
             }
             Value::Object(fields) if !fields.is_empty() && !self.fits(label, value, depth) => {
                 self.push(depth, label.to_owned());
@@ -216,9 +217,18 @@ mod tests {
     #[test]
     fn strings_with_line_breaks_are_blocks() {
         let arguments = json!({"path": "a.txt", "content": "one\n\ttwo\n", "n": [1, {"deep": "x\ny"}], "o": {}});
-        let shown = "  path: \"a.txt\"\n  content:\n    │ one\n    │     two\n    │ \n  n:\n    - 1\n    -\n      deep:\n\
+        let shown = "  path: \"a.txt\"\n  content:\n    │ one\n    │     two\n  n:\n    - 1\n    -\n      deep:\n\
             \u{20}       │ x\n        │ y\n  o: {}\n";
         assert_eq!(brief(arguments), shown);
+    }
+
+    #[test]
+    fn a_final_line_break_adds_no_empty_line() {
+        assert_eq!(brief(json!({"a": "one\ntwo\n"})), "  a:\n    │ one\n    │ two\n");
+        assert_eq!(brief(json!({"a": "one\n\n"})), "  a:\n    │ one\n    │ \n");
+        let replaced = ReplacedContent { argument: "a".to_owned(), before: "one\n".to_owned() };
+        let ArgumentText { brief, .. } = text(&json!({"a": "two\n"}), Some(&replaced), 40);
+        assert_eq!(brief, "  a (replaces 1 line):\n    │ - one\n    │ + two\n");
     }
 
     #[test]
@@ -234,8 +244,7 @@ mod tests {
     #[test]
     fn no_text_can_pass_for_another_argument() {
         let shown = brief(json!({"a": "x\n  b: \"safe\"\u{1b}[2J\u{202e}", "path: \"/tmp\"": "y\u{9d}\n"}));
-        let lines =
-            "  a:\n    │ x\n    │   b: \"safe\"\\u001b[2J\\u202e\n  \"path: \\\"/tmp\\\"\":\n    │ y\\u009d\n    │ \n";
+        let lines = "  a:\n    │ x\n    │   b: \"safe\"\\u001b[2J\\u202e\n  \"path: \\\"/tmp\\\"\":\n    │ y\\u009d\n";
         assert_eq!(shown, lines);
     }
 
@@ -252,7 +261,7 @@ mod tests {
     fn many_lines_are_shortened_and_count_hidden_lines() {
         let lines: String = (0..100).map(|number| format!("line {number}\n")).collect();
         let ArgumentText { brief, whole } = text(&json!({"text": lines}), None, 100);
-        assert!(brief.contains("    │ line 38\n  … 42 lines hidden …\n    │ line 81\n"), "{brief}");
+        assert!(brief.contains("    │ line 38\n  … 41 lines hidden …\n    │ line 80\n"), "{brief}");
         assert!((0..100).all(|number| whole.contains(&format!("│ line {number}\n"))), "{whole}");
     }
 

@@ -16,7 +16,8 @@ pub(super) enum DiffLine<'a> {
     Hidden(usize),
 }
 
-/// Compares two texts. Lines far from any change are hidden. The empty line behind a final line break counts as a line.
+/// Compares two texts. Lines far from any change are hidden. The empty line behind a final line break counts only if it is
+/// a change.
 pub(super) fn diff_lines<'a>(before: &'a str, after: &'a str) -> Vec<DiffLine<'a>> {
     hide_unchanged(diff_all_lines(before, after))
 }
@@ -29,6 +30,7 @@ pub(super) fn diff_all_lines<'a>(before: &'a str, after: &'a str) -> Vec<DiffLin
     let mut lines: Vec<DiffLine<'a>> = old[..start].iter().copied().map(DiffLine::Same).collect();
     lines.extend(changed_lines(&old[start..old.len() - end], &new[start..new.len() - end]));
     lines.extend(old[old.len() - end..].iter().copied().map(DiffLine::Same));
+    lines.pop_if(|last| *last == DiffLine::Same("") && old.len() + new.len() > 2);
     lines
 }
 
@@ -109,7 +111,7 @@ mod tests {
                 Same("13"),
                 Same("14"),
                 Same("15"),
-                Hidden(6)
+                Hidden(5)
             ]
         );
         assert_eq!(diff_lines("a\nb", "a\nb"), [Hidden(2)]);
@@ -119,6 +121,8 @@ mod tests {
     fn a_final_line_break_is_a_change() {
         assert_eq!(diff_lines("a", "a\n"), [Same("a"), Added("")]);
         assert_eq!(diff_lines("", "b"), [Removed(""), Added("b")]);
+        assert_eq!(diff_lines("a\n", "b\n"), [Removed("a"), Added("b")]);
+        assert_eq!(diff_lines("", "b\n"), [Added("b")]);
     }
 
     #[test]
@@ -126,6 +130,6 @@ mod tests {
         let text = |word: &str| (0..3000).map(|number| format!("{word} {number}\n")).collect::<String>();
         let (before, after) = (text("a"), text("b"));
         let lines = diff_lines(&before, &after);
-        assert_eq!((lines[0], lines[3000], lines.len()), (Removed("a 0"), Added("b 0"), 6001));
+        assert_eq!((lines[0], lines[3000], lines.len()), (Removed("a 0"), Added("b 0"), 6000));
     }
 }

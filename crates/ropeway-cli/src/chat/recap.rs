@@ -3,7 +3,7 @@
 use ropeway::message::{Conversation, Message};
 
 use super::undo::first_line;
-use crate::terminal::text::{clean, counted, cut, wrap};
+use crate::terminal::text::{clean, counted, cut, cut_words, wrap};
 
 /// Maximum lines of the reply.
 const MAX_LINES: usize = 4;
@@ -14,7 +14,7 @@ pub(crate) fn recap(conversation: &Conversation, width: usize) -> String {
     let Some(last) = messages.iter().rposition(|message| matches!(message, Message::User { .. })) else {
         return String::new();
     };
-    let mut text = format!("{}\n", cut(&format!("  › {}", first_line(&messages[last])), width));
+    let mut text = format!("{}\n", cut_words(&format!("  › {}", first_line(&messages[last])), width));
     let reply = messages[last..].iter().rev().find_map(|message| match message {
         Message::Assistant(reply) => Some(reply.to_text()).filter(|text| !text.trim().is_empty()),
         _ => None,

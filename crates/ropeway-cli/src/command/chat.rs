@@ -30,7 +30,7 @@ use crate::chat::{
     AgentConfig, Chat as Conversing, Mentions, SaveState, Screen, TerminalUser, print_failed, recap, save_file,
     wait_for_opening,
 };
-use crate::connect::advice::{is_unavailable, tool_count};
+use crate::connect::advice::{is_pending, is_unavailable, tool_count};
 use crate::connect::arrival;
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
@@ -40,7 +40,7 @@ use crate::failure::{Exit, Failure};
 use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
 use crate::output::print::{print, print_json, say};
 use crate::terminal::style::{faint, warning as warning_words};
-use crate::terminal::text::{clean_line, width};
+use crate::terminal::text::{clean_line, cut_words, width};
 
 /// How long an interactive chat waits for servers before it starts.
 const OPENING: Duration = Duration::from_millis(400);
@@ -314,8 +314,8 @@ impl Chat {
             let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
             let servers = if chosen.is_empty() { String::new() } else { format!("only {} · ", chosen.join(", ")) };
             let title = clean_line(&header.title);
-            let line = format!("continuing {} · {turns} · {servers}{title}\n", header.id);
-            line + &recap(&history, width())
+            let line = cut_words(&format!("continuing {} · {turns} · {servers}{title}", header.id), width());
+            format!("{line}\n{}", recap(&history, width()))
         });
         let mut keeping = SaveState { file: self.save.clone(), model: saved_model, ..SaveState::default() };
         if !self.no_save {
@@ -369,7 +369,8 @@ impl Chat {
                     say(&warning_words(&warning));
                 }
             }
-            let count = listing.registry.len();
+            let is_loading = listing.statuses.iter().any(|status| is_pending(&status.state));
+            let tools = known_tools(listing.registry.len(), is_loading);
             let mut chat = Conversing::new(session, recipe, history, screen, questions, keeping)?;
             chat.attach(attachments);
             is_ready.set(true);
@@ -386,7 +387,7 @@ impl Chat {
                     chat.run_lines().await
                 }
                 (None, Some(person)) => {
-                    say(&faint(&format!("{about} · {} · /help for commands\n", tool_count(count))));
+                    say(&faint(&format!("{about} · {tools} · /help for commands\n")));
                     let bridge = session.bridge.clone();
                     person.editor.complete_tools(move || tool_words(&bridge.tools().registry));
                     if let Some(resumed) = resumed {
@@ -400,6 +401,15 @@ impl Chat {
             return Session::with_early(servers, &context, work).await;
         }
         Session::with(servers, &context, work).await
+    }
+}
+
+/// Counts the tools at the start of a chat, when servers may still be connecting.
+fn known_tools(count: usize, is_loading: bool) -> String {
+    match count {
+        0 if is_loading => "tools still loading".to_owned(),
+        _ if is_loading => format!("{} so far", tool_count(count)),
+        _ => tool_count(count),
     }
 }
 

@@ -6,7 +6,7 @@ use ropeway::duration::format_duration;
 use ropeway::mcp::Era;
 use ropeway::registry::{ServerState, ServerStatus};
 
-use crate::connect::advice::{ServerAdvice, is_available, status_line};
+use crate::connect::advice::{STARTING, ServerAdvice, is_available, status_line};
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
@@ -62,12 +62,12 @@ fn show(health: &Record, advice: &ServerAdvice) -> String {
     let width = terminal_width(&std::io::stdout());
     let header = ["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"];
     let mut table = Table::new(&header, Overflow::Cut).with_narrowest_last(8).with_optional(&LEAST_IMPORTANT);
-    health.servers.iter().for_each(|server| table.row(row(server)));
+    health.servers.iter().for_each(|server| table.row(row(server, advice)));
     let details = health.servers.iter().map(|server| details(server, advice, width.unwrap_or(usize::MAX)));
     table.render(width, 0) + &details.collect::<String>()
 }
 
-fn row(server: &ServerHealth) -> [Cell; 7] {
+fn row(server: &ServerHealth, advice: &ServerAdvice) -> [Cell; 7] {
     let mark = if server.is_healthy() || StatusIcon::for_state(&server.state) != StatusIcon::Good {
         StatusIcon::for_state(&server.state)
     } else {
@@ -81,7 +81,11 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
     };
     [
         Cell::new(server.server.as_str()),
-        mark.cell(state(&server.state)),
+        if advice.is_starting(&server.server) {
+            StatusIcon::Half.cell("starting")
+        } else {
+            mark.cell(state(&server.state))
+        },
         faint(era),
         faint(server.protocol_version.as_deref()),
         faint(server.latency.map(format_duration).as_deref()),
@@ -120,6 +124,9 @@ fn heading(mark: StatusIcon, server: &ServerHealth, words: &str, width: usize) -
 
 /// Formats the problem of a server, its output and advice.
 fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String {
+    if advice.is_starting(&server.server) {
+        return format!("\n{}", heading(StatusIcon::Half, server, STARTING, width));
+    }
     let unresponsive = !server.is_healthy() && StatusIcon::for_state(&server.state) == StatusIcon::Good;
     if let (Some(note), false, None) = (&server.note, unresponsive, &server.last_error) {
         return format!("\n{}", heading(StatusIcon::Half, server, &clean_line(note), width));

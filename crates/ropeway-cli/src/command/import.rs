@@ -21,7 +21,7 @@ use crate::secrets::gitignore;
 use crate::secrets::literal::{ExtractedSecret, SecretNames};
 use crate::terminal::text::{clean_line, terminal_width, wrap};
 use crate::trust;
-use crate::trust::{TrustMode, TrustReview, TrustStore, trust_command};
+use crate::trust::{TrustMode, TrustReview, trust_command};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -83,13 +83,13 @@ impl Import {
         let mut found = self.find(context)?;
         self.check_names(&found)?;
         let target = ConfigTarget::find(self.to.clone(), self.global)?.trusted(context.trust)?.validated()?;
-        let is_project = |found: &ClientFile| found.project.is_some() && self.selected(found).next().is_some();
-        let is_unread = self.dry_run && found.iter().any(is_project);
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = file::read(&secrets_file)?;
         let kept = secrets_before.as_deref().map(dotenv::names).unwrap_or_default();
         let mut names = SecretNames::in_use(kept.clone());
         self.admit(&mut found, &target.path, &names, context.trust)?;
+        let is_project = |found: &ClientFile| found.project.is_some() && self.selected(found).next().is_some();
+        let is_unread = self.dry_run && found.iter().any(is_project);
         let secrets = if is_unread { Secrets::unread() } else { Secrets::from_env() };
         let known = if target.is_new() { Config::default() } else { target.parse(target.text()).unwrap_or_default() };
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
@@ -162,8 +162,8 @@ impl Import {
         Ok(if is_broken { Exit::Usage } else { Exit::Done })
     }
 
-    /// Removes project files that are not trusted. On a terminal, asks the user; without one, fails only if no other file is
-    /// left. A dry run only warns about them.
+    /// Removes project files that are not trusted. On a terminal, asks the user, except in a dry run, which shows them; without
+    /// one, fails only if no other file is left.
     fn admit(
         &self,
         found: &mut Vec<ClientFile>,
@@ -174,12 +174,7 @@ impl Import {
         let mut refused = Vec::new();
         for file in found.iter().filter(|file| self.selected(file).next().is_some()) {
             let Some(text) = &file.project else { continue };
-            if self.dry_run {
-                let is_trusted = mode == TrustMode::TrustAll
-                    || TrustStore::open().is_ok_and(|store| store.is_trusted(&file.path, text));
-                if !is_trusted && !trust::can_ask() {
-                    trust::print_warning(&not_imported(&file.path, "would be skipped"));
-                }
+            if self.dry_run && trust::can_ask() {
                 continue;
             }
             let review = || {
@@ -198,7 +193,8 @@ impl Import {
             return Err(refused.remove(0).1);
         }
         found.retain(|file| !is_refused(file));
-        refused.iter().for_each(|(path, _)| trust::print_warning(&not_imported(path, "was skipped")));
+        let outcome = if self.dry_run { "would be skipped" } else { "was skipped" };
+        refused.iter().for_each(|(path, _)| trust::print_warning(&not_imported(path, outcome)));
         Ok(())
     }
 

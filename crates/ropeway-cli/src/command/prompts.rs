@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::connect::command_context::CommandContext;
 use crate::connect::fan_out::{Replies, fan_out};
+use crate::connect::listing_cache::{ListedEntry, ListingCache, ListingKind};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::connect::waiting::Waiting;
@@ -32,8 +33,13 @@ impl Prompts {
         // Servers that are named are needed.
         let waiting = if self.names.is_empty() { Waiting::UnlessFailed } else { Waiting::ForAll };
         let servers = servers.waiting(waiting);
+        let cache = ListingCache::new(ListingKind::Prompts, &servers);
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
+            for (server, prompts) in found.answered() {
+                let name = |prompt: &Prompt| ListedEntry::new(&prompt.name, prompt.description.as_deref());
+                cache.store(server, prompts.iter().map(name));
+            }
             context.print_long(&found.json(|prompts| json!({"prompts": prompts})), || list(&found))?;
             Ok(found.exit())
         })

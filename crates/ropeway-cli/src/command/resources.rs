@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::connect::advice::status_line;
 use crate::connect::command_context::CommandContext;
 use crate::connect::fan_out::{Replies, fan_out};
+use crate::connect::listing_cache::{ListedEntry, ListingCache, ListingKind};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::connect::waiting::Waiting;
@@ -40,12 +41,17 @@ impl Resources {
         // Servers that are named are needed.
         let waiting = if self.names.is_empty() { Waiting::UnlessFailed } else { Waiting::ForAll };
         let servers = servers.waiting(waiting);
+        let cache = ListingCache::new(ListingKind::Resources, &servers);
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the resources of", async |server| {
                 let (resources, templates) = (server.list_resources().await?, server.list_resource_templates().await?);
                 Ok(ServerResources { resources, templates })
             });
             let found = found.await?;
+            for (server, found) in found.answered() {
+                let name = |it: &Resource| ListedEntry::new(&it.uri, Some(it.title.as_deref().unwrap_or(&it.name)));
+                cache.store(server, found.resources.iter().map(name));
+            }
             context.print_long(&json(&found), || list(&found, session.single().is_some(), width()))?;
             Ok(found.exit())
         })

@@ -2,12 +2,13 @@
 
 use ropeway::bridge::ToolListing;
 use ropeway::checked::CheckedTool;
+use ropeway::registry::ServerStatus;
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::names::server_of;
 use crate::catalog::{found, found_json, group, list, list_json, one_server, remembered_group, search};
-use crate::connect::advice::{is_available, is_unavailable};
+use crate::connect::advice::{is_available, is_pending, is_unavailable};
 use crate::connect::arrival;
 use crate::connect::command_context::CommandContext;
 use crate::connect::likely_servers::{RememberedTools, servers_with_cached_tool};
@@ -244,7 +245,12 @@ async fn tools_named(session: &Session, servers: &Servers, name: &str) -> Result
     let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
     let failure = servers.unknown_server_or_tool(name, &session.names.similar(&tools, name)).kind("unknown_tool");
     let failure = session.explain_filtered(name, failure).await;
-    Err(session.advice.add_unavailable(failure, &listing.statuses))
+    let remembered = RememberedTools::new(servers);
+    let may_have_it = |status: &&ServerStatus| {
+        !is_pending(&status.state) || remembered.has(&status.server, name, &session.names) != Some(false)
+    };
+    let statuses: Vec<ServerStatus> = listing.statuses.iter().filter(may_have_it).cloned().collect();
+    Err(session.advice.add_unavailable(failure, &statuses))
 }
 
 /// Describes the selected tools and lists the selected servers.

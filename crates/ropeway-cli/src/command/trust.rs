@@ -58,6 +58,9 @@ pub(super) struct Trust {
     /// Stop trusting the file
     #[arg(long)]
     revoke: bool,
+    /// Accept without asking on a terminal; without one, `trust` never asks
+    #[arg(short, long, conflicts_with_all = ["list", "revoke"])]
+    yes: bool,
 }
 
 impl Trust {
@@ -65,16 +68,17 @@ impl Trust {
         match (self.list, self.revoke) {
             (true, _) => list(context),
             (false, true) => revoke(self.file, context),
-            (false, false) => accept(self.file, context),
+            (false, false) => accept(self.file, self.yes, context),
         }
     }
 }
 
-fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Failure> {
+/// Shows and accepts files. With `is_agreed`, the user is not asked.
+fn accept(named: Option<PathBuf>, is_agreed: bool, context: &CommandContext) -> Result<Exit, Failure> {
     if let Some(found) = ClientServers::find() {
         let files = selected_clients(&found, named.as_deref());
         if !files.is_empty() {
-            return accept_clients(&files, context);
+            return accept_clients(&files, is_agreed, context);
         }
     }
     let file = match named {
@@ -110,7 +114,7 @@ fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
     if !is_known {
         check_mode(context)?;
         // Without a terminal, running the command is the consent.
-        if trust::can_ask() && !trust::ask(1) {
+        if !is_agreed && trust::can_ask() && !trust::ask(1) {
             return Err(Failure::usage(format!("`{shown}` is not trusted")));
         }
         trust::record_trust(&file.path, &file.text, review.summary).map_err(|error| not_stored(&error))?;
@@ -135,7 +139,7 @@ fn selected_clients<'a>(found: &'a ClientServers, named: Option<&Path>) -> Vec<&
     files.filter(|file| is_alone && (named.is_none() || !file.is_project())).collect()
 }
 
-fn accept_clients(files: &[&ServerFile], context: &CommandContext) -> Result<Exit, Failure> {
+fn accept_clients(files: &[&ServerFile], is_agreed: bool, context: &CommandContext) -> Result<Exit, Failure> {
     let store = TrustStore::open();
     let is_known =
         |file: &&&ServerFile| store.as_ref().is_ok_and(|store| store.is_trusted(file.path(), file.content()));
@@ -146,7 +150,7 @@ fn accept_clients(files: &[&ServerFile], context: &CommandContext) -> Result<Exi
         if !context.json || trust::can_ask() {
             trust::show_reviews(&subjects);
         }
-        if trust::can_ask() && !trust::ask(subjects.len()) {
+        if !is_agreed && trust::can_ask() && !trust::ask(subjects.len()) {
             return Err(Failure::usage("the servers of other clients are not trusted"));
         }
         for TrustSubject { path, content, review } in subjects {

@@ -1,5 +1,6 @@
-//! The servers of a command line and their cached tools, without starting a server.
+//! The servers of a command line and their cached tools, prompts and resources, without starting a server.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ropeway::bridge::{cached_tools, default_cache_dir};
@@ -12,6 +13,7 @@ use crate::arguments::names::{ToolNames, server_of};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{Origin, find_with_origin};
 use crate::connect::client_servers::accepted_config;
+use crate::connect::listing_cache::{ListedEntry, ListingKind, cached_listing};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
 use crate::trust::{TrustMode, VARIABLE};
@@ -21,7 +23,7 @@ use crate::trust::{TrustMode, VARIABLE};
 pub(super) struct KnownServers {
     entries: Vec<ServerEntry>,
     names: Option<ToolNames>,
-    /// The directory of cached tools; `None` for an untrusted file, of which only server names are used.
+    /// The directory of the cache; `None` for an untrusted file, of which only server names are used.
     memory: Option<PathBuf>,
 }
 
@@ -123,6 +125,46 @@ impl KnownServers {
             }
         };
         found.into_iter().map(candidate).collect()
+    }
+
+    /// Returns the prompts as `SERVER.PROMPT`, or the servers if no prompts are known.
+    pub(super) fn prompts(&self) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let mut unknown = Vec::new();
+        for entry in &self.entries {
+            let Some(prompts) = self.listing(ListingKind::Prompts, entry) else {
+                unknown.push(Candidate::new(format!("{}.", entry.alias), ""));
+                continue;
+            };
+            let candidate =
+                |prompt: &ListedEntry| Candidate::new(format!("{}.{}", entry.alias, prompt.name), &prompt.description);
+            candidates.extend(prompts.iter().map(candidate));
+        }
+        if candidates.is_empty() { unknown } else { candidates }
+    }
+
+    /// Returns the resources of a server; without one, those of all servers, behind the servers that may have some.
+    pub(super) fn resources(&self, server: Option<&str>) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let mut uris = Vec::new();
+        let mut seen = HashSet::new();
+        for entry in self.entries.iter().filter(|entry| server.is_none_or(|server| entry.alias.as_str() == server)) {
+            let resources = self.listing(ListingKind::Resources, entry);
+            if server.is_none() && resources.as_ref().is_none_or(|resources| !resources.is_empty()) {
+                candidates.push(Candidate::new(entry.alias.as_str(), ""));
+            }
+            for ListedEntry { name, description } in resources.into_iter().flatten() {
+                if seen.insert(name.clone()) {
+                    uris.push(Candidate::new(name, &description));
+                }
+            }
+        }
+        candidates.extend(uris);
+        candidates
+    }
+
+    fn listing(&self, kind: ListingKind, entry: &ServerEntry) -> Option<Vec<ListedEntry>> {
+        cached_listing(self.memory.as_deref()?, kind, entry)
     }
 
     /// Returns the tool with this name.

@@ -1,7 +1,7 @@
 //! Shell completion.
 //!
-//! Candidates come from the configuration file and cached tools, within a time limit. No server is started, and the user is
-//! never asked. Of an untrusted project file, only the server names are used.
+//! Candidates come from the configuration file and from cached tools, prompts and resources, within a time limit. No server is
+//! started, and the user is never asked. Of an untrusted project file, only the server names are used.
 
 mod bash;
 mod candidate;
@@ -213,11 +213,13 @@ impl PartialLine<'_> {
                 }
                 names
             }
-            "PROMPT" if is_positional => {
-                let names = KnownServers::load(self.walk, self.before).names();
-                names.into_iter().map(|name| Candidate { value: name.value + ".", ..name }).collect()
+            "PROMPT" if is_positional => KnownServers::load(self.walk, self.before).prompts(),
+            "URI" if is_positional => {
+                let servers = KnownServers::load(self.walk, self.before);
+                let server = self.walk.positionals().next().and_then(|first| self.before.get(first));
+                servers.resources(server.map(String::as_str))
             }
-            "URI" | "NAME" if is_positional && self.walk.command.get_name() != "add" => {
+            "NAME" if is_positional && self.walk.command.get_name() != "add" => {
                 KnownServers::load(self.walk, self.before).names()
             }
             _ => Vec::new(),

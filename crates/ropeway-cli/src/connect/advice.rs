@@ -1,5 +1,6 @@
 //! Server status for people, with advice on problems.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,9 @@ use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
 use crate::terminal::text::{clean_line, counted, width, wrap};
 
+/// The state of a server that the running gateway has not connected yet.
+pub(crate) const STARTING: &str = "still starting in the running gateway";
+
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
@@ -30,6 +34,8 @@ pub(crate) struct ServerAdvice {
     patience: Option<Duration>,
     /// The connections and their settings, which hold more details than a status.
     servers: Option<(Bridge, Arc<[ServerConfig]>)>,
+    /// Servers that the running gateway is starting.
+    starting: HashSet<Alias>,
 }
 
 /// Formats a number of tools.
@@ -40,13 +46,23 @@ pub(crate) fn tool_count(count: usize) -> String {
 impl ServerAdvice {
     /// Creates advice for servers from `source`. `patience` is the time limit of the command.
     pub(crate) fn new(source: ServerSource, patience: Option<Duration>) -> Self {
-        Self { source, patience, servers: None }
+        Self { source, patience, servers: None, starting: HashSet::new() }
     }
 
     /// Adds the connections of a bridge and their settings.
     pub(crate) fn with_servers(mut self, bridge: &Bridge, servers: Arc<[ServerConfig]>) -> Self {
         self.servers = Some((bridge.clone(), servers));
         self
+    }
+
+    /// Adds the servers that the running gateway is starting.
+    pub(crate) fn with_starting(self, starting: HashSet<Alias>) -> Self {
+        Self { starting, ..self }
+    }
+
+    /// Returns `true` if the running gateway is starting the server.
+    pub(crate) fn is_starting(&self, server: &Alias) -> bool {
+        self.starting.contains(server)
     }
 
     /// Returns the origin of the servers.
@@ -230,6 +246,9 @@ impl ServerAdvice {
         let failure = match &absent[..] {
             [] => failure,
             [status] if has_warning(&status.state) => failure,
+            [status] if is_pending(&status.state) => {
+                failure.hint(format!("server `{}` is still connecting and may have it", status.server))
+            }
             [status] => failure.hint(status.to_string()),
             many => failure.hint(format!("unavailable servers: {}", self.unavailable_names(many.iter().copied()))),
         };
@@ -242,6 +261,9 @@ impl ServerAdvice {
 
     /// Formats a server in one line: icon, name, status and `more`.
     pub(crate) fn heading(&self, status: &ServerStatus, more: &str) -> String {
+        if self.is_starting(&status.server) {
+            return status_line(StatusIcon::Half, &status.server, STARTING, more);
+        }
         let words = match status.state {
             ServerState::NeedsAuth if self.sends_token(&status.server) => "token rejected".to_owned(),
             ref state => self.status_text(state),
@@ -252,6 +274,9 @@ impl ServerAdvice {
     /// Formats a server that is not ready, with the cause and advice.
     pub(crate) fn problem_text(&self, status: &ServerStatus, width: usize) -> String {
         let mut text = self.heading(status, "");
+        if self.is_starting(&status.server) {
+            return text;
+        }
         if let ServerState::Down { cause } = &status.state {
             text.push_str(&wrap(&clean_line(cause), width, 4));
             if let Some(remedy) = self.remedy(&status.server) {

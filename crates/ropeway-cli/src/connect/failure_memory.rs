@@ -1,7 +1,7 @@
 //! Servers that were not ready the last time, so that the next commands for other servers do not wait for them.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ropeway::bridge::{cached_tools, default_cache_dir};
@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::connect::arrival::REMEMBERED_PATIENCE;
 use crate::connect::servers::Servers;
 use crate::connect::waiting::Waiting;
+use crate::failure::Failure;
 use crate::files::file;
+use crate::files::folder_lock::lock_folder;
 use crate::secrets::redaction;
 use crate::trust::sha256;
 
@@ -66,15 +68,22 @@ struct LastFailure {
 #[derive(Serialize, Deserialize)]
 struct FailureFile {
     version: u64,
-    failures: BTreeMap<String, LastFailure>,
+    failures: Failures,
 }
 
 /// The remembered failures of the servers in one configuration file. An edit of the file makes them void.
+///
+/// Commands that run at the same time share the file: each one decides by the failures at its start, and changes only the entries of
+/// its own servers at its end.
 pub(crate) struct FailureMemory {
     path: PathBuf,
     config: String,
-    failures: BTreeMap<String, LastFailure>,
+    /// The failures when the command started.
+    failures: Failures,
 }
+
+/// The failures by configuration file and server.
+type Failures = BTreeMap<String, LastFailure>;
 
 impl FailureMemory {
     /// Reads the failures of a configuration file's servers. Returns `None` without a file, or if nothing is cached.
@@ -82,17 +91,7 @@ impl FailureMemory {
         let config = servers.file.as_ref()?;
         let path = default_cache_dir()?.join(FILE);
         let config = sha256(&format!("{}\0{}", config.path.display(), config.text))[..KEY_DIGITS].to_owned();
-        let text = file::read(&path).ok().flatten().unwrap_or_default();
-        let failures = match serde_json::from_str::<FailureFile>(&text) {
-            Ok(file) if file.version == VERSION => file.failures,
-            _ => BTreeMap::new(),
-        };
-        let now = seconds_now();
-        let is_recent = |failure: &LastFailure| {
-            let max_age = if failure.cause.is_some() { MAX_AGE } else { MAX_SLOW_AGE };
-            now.checked_sub(failure.at).is_some_and(|age| age < max_age.as_secs())
-        };
-        let failures = failures.into_iter().filter(|(_, failure)| is_recent(failure)).collect();
+        let failures = recent_failures(&path);
         Some(Self { path, config, failures })
     }
 
@@ -131,12 +130,12 @@ impl FailureMemory {
     }
 
     /// Remembers the servers that were not ready, and forgets those that were.
-    pub(crate) fn update(mut self, outcomes: impl IntoIterator<Item = (Alias, Outcome)>) {
-        let mut is_changed = false;
+    pub(crate) fn update(self, outcomes: impl IntoIterator<Item = (Alias, Outcome)>) {
+        let mut changes: BTreeMap<String, Option<LastFailure>> = BTreeMap::new();
         for (alias, outcome) in outcomes {
             let (after, cause) = match outcome {
                 Outcome::Available => {
-                    is_changed |= self.failures.remove(&self.key(&alias)).is_some();
+                    changes.insert(self.key(&alias), None);
                     continue;
                 }
                 Outcome::NotReady { after } => (after, None),
@@ -147,19 +146,56 @@ impl FailureMemory {
             }
             let cause = cause.map(|cause| redaction::redact(&cause).chars().take(LONGEST_CAUSE).collect());
             let waited_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-            self.failures.insert(self.key(&alias), LastFailure { at: seconds_now(), waited_ms, cause });
-            is_changed = true;
+            changes.insert(self.key(&alias), Some(LastFailure { at: seconds_now(), waited_ms, cause }));
         }
-        if is_changed {
-            let text = serde_json::to_string(&FailureFile { version: VERSION, failures: self.failures });
+        // Most commands change nothing, and need no lock.
+        if apply(&changes, &mut recent_failures(&self.path)) {
             // Without the file, the next command waits again.
-            let _ = file::put(&self.path, &text.unwrap_or_default(), file::PRIVATE);
+            let _ = self.store(&changes);
         }
+    }
+
+    /// Applies changes to the entries that other commands have stored meanwhile.
+    fn store(&self, changes: &BTreeMap<String, Option<LastFailure>>) -> Result<(), Failure> {
+        let _held = lock_folder(self.path.parent().unwrap_or(Path::new("/")))?;
+        let mut failures = recent_failures(&self.path);
+        if !apply(changes, &mut failures) {
+            return Ok(());
+        }
+        let text = serde_json::to_string(&FailureFile { version: VERSION, failures });
+        file::put(&self.path, &text.unwrap_or_default(), file::PRIVATE)
     }
 
     fn key(&self, alias: &Alias) -> String {
         format!("{}:{alias}", self.config)
     }
+}
+
+/// Reads the failures of a file that are not too old. A missing or unreadable file has none.
+fn recent_failures(path: &Path) -> Failures {
+    let text = file::read(path).ok().flatten().unwrap_or_default();
+    let failures = match serde_json::from_str::<FailureFile>(&text) {
+        Ok(file) if file.version == VERSION => file.failures,
+        _ => BTreeMap::new(),
+    };
+    let now = seconds_now();
+    let is_recent = |failure: &LastFailure| {
+        let max_age = if failure.cause.is_some() { MAX_AGE } else { MAX_SLOW_AGE };
+        now.checked_sub(failure.at).is_some_and(|age| age < max_age.as_secs())
+    };
+    failures.into_iter().filter(|(_, failure)| is_recent(failure)).collect()
+}
+
+/// Adds and removes failures. Returns `true` if something has changed.
+fn apply(changes: &BTreeMap<String, Option<LastFailure>>, failures: &mut Failures) -> bool {
+    let mut is_changed = false;
+    for (key, change) in changes {
+        is_changed |= match change {
+            Some(failure) => failures.insert(key.clone(), failure.clone()).as_ref() != Some(failure),
+            None => failures.remove(key).is_some(),
+        };
+    }
+    is_changed
 }
 
 /// Returns `true` if the tools of a server are cached.
@@ -181,8 +217,6 @@ fn seconds_now() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use ropeway::config::{Config, ServerConfig, StdioServer};
 
     use super::*;
@@ -198,7 +232,7 @@ mod tests {
         FailureMemory { path, config: "c".to_owned(), failures: BTreeMap::new() }
     }
 
-    fn stored(path: &Path) -> BTreeMap<String, LastFailure> {
+    fn stored(path: &Path) -> Failures {
         let text = std::fs::read_to_string(path).expect("a file");
         serde_json::from_str::<FailureFile>(&text).expect("JSON").failures
     }
@@ -217,6 +251,32 @@ mod tests {
         assert_eq!(failures["c:slow"].cause.as_deref(), Some("gone"));
         FailureMemory { failures, ..memory(path.clone()) }.update([("slow".into(), Outcome::Available)]);
         assert_eq!(stored(&path).keys().collect::<Vec<_>>(), ["c:hung"]);
+    }
+
+    #[test]
+    fn a_command_changes_only_the_entries_of_its_own_servers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        let not_ready = || Outcome::NotReady { after: Duration::from_secs(2) };
+        memory(path.clone()).update([("one".into(), not_ready()), ("two".into(), not_ready())]);
+        let slow_command = FailureMemory { failures: stored(&path), ..memory(path.clone()) };
+        memory(path.clone()).update([("one".into(), Outcome::Available), ("three".into(), not_ready())]);
+        slow_command.update([("four".into(), not_ready())]);
+        assert_eq!(stored(&path).keys().collect::<Vec<_>>(), ["c:four", "c:three", "c:two"]);
+    }
+
+    #[test]
+    fn commands_that_end_at_the_same_time_lose_no_failures() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let memory = memory(path.clone());
+                let outcome = Outcome::NotReady { after: Duration::from_secs(2) };
+                scope.spawn(move || memory.update([(Alias::new(format!("s{number}")), outcome)]));
+            }
+        });
+        assert_eq!(stored(&path).len(), 8);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) mod gateway_client;
 pub(crate) mod gateway_files;
 pub(crate) mod gateway_process;
 pub(crate) mod likely_servers;
+pub(crate) mod listing_cache;
 pub(crate) mod lockfile;
 pub(crate) mod readiness;
 pub(crate) mod running_gateway;

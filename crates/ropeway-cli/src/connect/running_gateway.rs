@@ -10,7 +10,7 @@ use ropeway::tool::Alias;
 use tokio::time::Instant;
 
 use crate::config::config_file::ConfigFile;
-use crate::connect::advice::{is_available, is_pending};
+use crate::connect::advice::{STARTING, is_available, is_pending};
 use crate::connect::command_context::CommandContext;
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
 use crate::connect::gateway_process::{self, RunningStatus};
@@ -34,17 +34,27 @@ const RELOAD_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two looks at a server that the gateway connects.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
+/// A running gateway whose servers a command uses.
+pub(crate) struct AttachedGateway {
+    pub(crate) socket: PathBuf,
+    /// Servers that it is still starting, which the command does without.
+    pub(crate) starting: HashSet<Alias>,
+}
+
 /// Connects to the running gateway of the configuration file instead of its servers.
 ///
 /// Waits for servers that the gateway is starting. A second process would not have the state of the gateway's server, so none is started:
 /// a command for one server also waits for the gateway to reconnect it, and fails if it is still down; a command for several continues.
 /// The gateway's word is taken for a server that it could never connect, except by a command for this server alone, which starts it with a warning.
-/// Returns the gateway's socket.
-pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> Result<Option<PathBuf>, Failure> {
+pub(crate) async fn attach(
+    servers: &mut Servers,
+    context: &CommandContext,
+) -> Result<Option<AttachedGateway>, Failure> {
     let Some(file) = servers.file.as_ref().filter(|_| servers.may_use_gateway) else { return Ok(None) };
     let Some((files, status)) = find(file).await else { return Ok(None) };
     let status = wait_for_servers(&files, status, servers, context).await;
     let is_single = servers.single().is_some();
+    let mut starting = HashSet::new();
     for entry in &mut servers.config.servers {
         let alias = entry.alias.clone();
         let Some(config) = shared_config(entry) else { continue };
@@ -55,7 +65,8 @@ pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> R
             Availability::Starting | Availability::Returning if is_single => return Err(down(&alias, state)),
             Availability::Returning => say(&warning(&format!("{} in the running gateway", described(&alias, state)))),
             Availability::Starting => {
-                entry.settings = ServerSettings::Down { cause: "still starting in the running gateway".to_owned() };
+                entry.settings = ServerSettings::Down { cause: STARTING.to_owned() };
+                starting.insert(alias);
                 continue;
             }
             Availability::Failed(cause) if is_single => {
@@ -74,7 +85,7 @@ pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> R
         config.transport = socket.replacing(config.transport.clone()).into();
         config.era = EraChoice::Modern;
     }
-    Ok(Some(files.socket))
+    Ok(Some(AttachedGateway { socket: files.socket, starting }))
 }
 
 /// Returns the socket of the running gateway that could serve this command.

@@ -175,12 +175,8 @@ fn set_era(entry: &mut ServerEntry, era: EraChoice) {
 }
 
 /// Returns the failure for a named server without a configuration file.
-fn no_config_file(server: &str, similar: &[String], places: &[config_paths::ConfigPath]) -> Failure {
+fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure {
     let failure = Failure::usage(format!("unknown server `{server}`: no configuration file found"));
-    let failure = match suggest::did_you_mean_one_of(similar) {
-        Some(question) => failure.hint(question),
-        None => failure,
-    };
     let folders: Vec<&config_paths::ConfigPath> =
         places.iter().filter(|place| place.reason == config_paths::PathReason::Folder).collect();
     let here = folders.first().map(|place| match folders.len() {
@@ -412,12 +408,14 @@ impl Servers {
         let names: Vec<&str> = self.names().into_iter().map(Alias::as_str).collect();
         let servers = suggest::closest(name, names.iter().copied()).into_iter().map(str::to_owned);
         let similar: Vec<String> = servers.chain(similar.iter().cloned()).take(suggest::MAX_SUGGESTIONS).collect();
-        if self.source == ServerSource::Demo {
-            return no_config_file(name, &similar, &config_paths::candidates());
-        }
         let failure = Failure::usage(format!("unknown {noun} `{name}`"));
+        let is_demo = self.source == ServerSource::Demo;
         match suggest::did_you_mean_one_of(&similar) {
+            Some(question) if is_demo => {
+                failure.hint(question).hint("no configuration file found; using the built-in demo server")
+            }
             Some(question) => failure.hint(question),
+            None if is_demo => no_config_file(name, &config_paths::candidates()),
             None if names.is_empty() => failure.hint("no servers configured; try `ropeway add`"),
             None => failure.hint(format!("configured servers: {}", names.join(", "))),
         }

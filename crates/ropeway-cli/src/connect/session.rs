@@ -22,8 +22,9 @@ use crate::connect::command_context::CommandContext;
 use crate::connect::deadline::{Deadline, PendingServers};
 use crate::connect::failure_memory::{FailureMemory, Outcome};
 use crate::connect::lockfile::{self, LoadedLock};
-use crate::connect::running_gateway;
+use crate::connect::running_gateway::{self, AttachedGateway};
 use crate::connect::servers::Servers;
+use crate::connect::waiting::{SLOW_PATIENCE, Waiting};
 use crate::failure::{Exit, Failure, exit_of_connect, worst_exit};
 use crate::output::print::say;
 use crate::sandbox;
@@ -142,16 +143,20 @@ impl Session {
         let filtered = servers.config.servers.iter().filter(|entry| has_filter(&entry.tools));
         let filters = filtered.map(|entry| (entry.alias.clone(), entry.tools.clone())).collect();
         let memory = FailureMemory::load(&servers);
-        let gateway = running_gateway::attach(&mut servers, context).await?;
         // `--timeout` says how long to wait.
-        let skipped = match &memory {
-            Some(memory) if deadline.is_none() => memory.skip(&mut servers),
-            _ => HashSet::new(),
+        let recent = memory.as_ref().filter(|_| deadline.is_none());
+        if let Some(memory) = recent {
+            limit_slow(&mut servers, memory);
+        }
+        let (gateway, starting) = match running_gateway::attach(&mut servers, context).await? {
+            Some(AttachedGateway { socket, starting }) => (Some(socket), starting),
+            None => (None, HashSet::new()),
         };
+        let skipped = recent.map(|memory| memory.skip(&mut servers)).unwrap_or_default();
         let own: Vec<Alias> = servers.config.servers.iter().filter(|entry| is_own(entry)).map(alias_of).collect();
         let eager = servers.eager;
         let bridge = build_bridge(servers, locked.as_ref(), context)?;
-        let advice = advice.with_servers(&bridge, configs);
+        let advice = advice.with_servers(&bridge, configs).with_starting(starting);
         let (waiting, status) = (context.waiting.clone(), context.status.clone());
         let reported = RefCell::default();
         let (began, failed_after) = (Instant::now(), RefCell::default());
@@ -391,6 +396,20 @@ pub(crate) fn build_bridge(
 /// Describes why a tool is hidden.
 pub(super) fn hidden(difference: &Difference) -> String {
     format!("tool `{}.{}` is hidden: {}", difference.server, difference.tool, difference.reason())
+}
+
+/// Shortens the connection timeout of servers that were not ready the last time, unless the command needs them or nothing else remains.
+fn limit_slow(servers: &mut Servers, memory: &FailureMemory) {
+    let was_late = |entry: &ServerEntry| memory.is_hopeless(entry, Waiting::Briefly(Duration::ZERO));
+    let mut enabled = servers.config.servers.iter().filter(|entry| entry.enabled);
+    if servers.waiting != Waiting::UnlessFailed || enabled.all(was_late) {
+        return;
+    }
+    for entry in servers.config.servers.iter_mut().filter(|entry| was_late(entry)) {
+        if let Some(config) = entry.config_mut() {
+            config.timeouts.connect = config.timeouts.connect.min(SLOW_PATIENCE);
+        }
+    }
 }
 
 /// Adjusts the server settings for a command: one connection attempt, limited by the deadline of the command.

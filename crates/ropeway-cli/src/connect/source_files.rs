@@ -1,20 +1,27 @@
 //! The source files of servers, to notice when they change.
 
-use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use ropeway::config::{Config, ServerEntry, StdioServer, Transport};
 use ropeway::tool::Alias;
 
+use crate::output::print::say;
+use crate::terminal::style::warning;
+
 /// Maximum files that are watched for one server.
 pub(crate) const MAX_FILES: usize = 5_000;
 /// Maximum nesting of watched folders.
 const MAX_DEPTH: usize = 16;
-/// Maximum entries of folders that one scan reads.
+/// Maximum entries of folders that one scan uses.
 const MAX_ENTRIES: usize = 50_000;
+
+/// Servers with too many entries that the user was warned of, each with the first folder that is not watched completely.
+static WARNED: Mutex<BTreeSet<(Alias, PathBuf)>> = Mutex::new(BTreeSet::new());
 
 /// Extensions of code. Other files next to a script may be data, which a server writes itself.
 const CODE: [&str; 29] = [
@@ -75,9 +82,24 @@ impl SourceFiles {
         self.roots.is_empty()
     }
 
-    /// Reads the stamps of all files, up to [`MAX_FILES`].
+    /// Reads the stamps of all files, up to [`MAX_FILES`]. Warns once if the folders have too many entries.
     pub(crate) fn stamps(&self) -> FileStamps {
-        let mut scan = Scan { stamps: FileStamps::new(), entries: 0 };
+        let scan = self.scan(MAX_ENTRIES);
+        if let Some(folder) = scan.cut_folder {
+            let words = format!(
+                "server `{}`: `{}` is not watched completely: more than {MAX_ENTRIES} entries; try `--watch PATH`",
+                self.alias,
+                folder.display()
+            );
+            if WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert((self.alias.clone(), folder)) {
+                say(&warning(&words));
+            }
+        }
+        scan.stamps
+    }
+
+    fn scan(&self, max_entries: usize) -> Scan {
+        let mut scan = Scan { stamps: FileStamps::new(), entries_left: max_entries, cut_folder: None };
         for root in &self.roots {
             match root {
                 Root::File(path) => scan.file(path),
@@ -85,7 +107,7 @@ impl SourceFiles {
                 Root::All(path) => scan.folder(path, false, MAX_DEPTH),
             }
         }
-        scan.stamps
+        scan
     }
 }
 
@@ -128,9 +150,12 @@ fn is_code(path: &Path) -> bool {
     extension.is_some_and(|extension| CODE.contains(&extension))
 }
 
+/// The files of a server that were found so far.
 struct Scan {
     stamps: FileStamps,
-    entries: usize,
+    entries_left: usize,
+    /// The first folder with more entries than were left.
+    cut_folder: Option<PathBuf>,
 }
 
 impl Scan {
@@ -148,12 +173,16 @@ impl Scan {
     fn folder(&mut self, path: &Path, code_only: bool, depth: usize) {
         let Some(depth) = depth.checked_sub(1) else { return };
         let Ok(entries) = fs::read_dir(path) else { return };
+        let mut entries: Vec<DirEntry> = entries.flatten().collect();
+        // The same files are found in each scan, even if there are too many.
+        entries.sort_by_cached_key(DirEntry::file_name);
+        if entries.len() > self.entries_left {
+            entries.truncate(self.entries_left);
+            self.cut_folder.get_or_insert_with(|| path.to_owned());
+        }
+        self.entries_left -= entries.len();
         let mut paths: Vec<(PathBuf, bool)> = Vec::new();
-        for entry in entries.flatten() {
-            self.entries += 1;
-            if self.entries > MAX_ENTRIES {
-                break;
-            }
+        for entry in entries {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let Ok(kind) = entry.file_type() else { continue };
@@ -162,8 +191,6 @@ impl Scan {
                 paths.push((entry.path(), kind.is_dir()));
             }
         }
-        // The same files are found in each scan, even if there are too many.
-        paths.sort();
         for (path, is_folder) in paths {
             if is_folder {
                 self.folder(&path, code_only, depth);
@@ -270,6 +297,19 @@ mod tests {
             fs::write(folder.path().join(format!("m{at:05}.py")), "").expect("a file");
         }
         assert_eq!(watched(folder.path(), StdioServer::new("python3", ["server.py"]), &[]).len(), MAX_FILES);
+    }
+
+    #[test]
+    fn of_too_many_entries_the_first_by_name_are_watched() {
+        let folder = folder(&["server.py", "a/1.py", "a/2.py", "b/1.py", "b/2.py", "b/3.py", "b/4.py", "c/1.py"]);
+        let server = StdioServer::new("python3", [folder.path().join("server.py").to_string_lossy()]);
+        let files = SourceFiles::of(&Config::new([ServerConfig::new("a", server)]), &[]);
+        // The folder has four entries, and `a` two.
+        let scan = files[0].scan(4 + 2 + 3);
+        let found: Vec<_> = scan.stamps.keys().filter_map(|path| path.strip_prefix(folder.path()).ok()).collect();
+        assert_eq!(found, ["a/1.py", "a/2.py", "b/1.py", "b/2.py", "b/3.py", "server.py"].map(Path::new));
+        assert_eq!(scan.cut_folder, Some(folder.path().join("b")));
+        assert_eq!(files[0].scan(MAX_ENTRIES).cut_folder, None);
     }
 
     #[test]

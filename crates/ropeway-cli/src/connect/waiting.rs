@@ -8,7 +8,7 @@ pub(crate) enum Waiting {
     /// All of them.
     #[default]
     ForAll,
-    /// All except those that failed the last time.
+    /// All except those that failed the last time, and [`SLOW_PATIENCE`] for those that were not ready then.
     UnlessFailed,
     /// Like `UnlessFailed`, and for this long once another one is available.
     Briefly(Duration),
@@ -16,6 +16,9 @@ pub(crate) enum Waiting {
 
 /// How long a command waits for servers that it may not need.
 pub(crate) const BRIEF_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a list waits for a server that was not ready the last time.
+pub(crate) const SLOW_PATIENCE: Duration = Duration::from_secs(10);
 
 /// For commands that may not need all servers.
 pub(crate) const BRIEFLY: Waiting = Waiting::Briefly(BRIEF_PATIENCE);

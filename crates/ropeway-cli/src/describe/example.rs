@@ -80,7 +80,8 @@ impl<'a> ExampleBuilder<'a> {
         let given = |word: &str| keyword(schema, target, word);
         let first = |word: &str| given(word).and_then(Value::as_array).and_then(|all| all.first());
         let known = given("const").or(first("enum")).or(first("examples"));
-        if let Some(value) = known.or(given("default").filter(|default| !default.is_null())) {
+        let default = given("default").filter(|default| !default.is_null() && self.root.has_valid_default(schema));
+        if let Some(value) = known.or(default) {
             return value.clone();
         }
         let alternatives = first("anyOf").or(first("oneOf")).or(first("allOf"));

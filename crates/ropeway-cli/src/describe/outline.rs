@@ -147,7 +147,8 @@ impl<'a> OutlineBuilder<'a> {
             cut(fitting.map_or("any", String::as_str), 4 * WIDEST)
         });
         let target = resolved.unwrap_or(field);
-        let default = keyword(field, target, "default").filter(|default| !default.is_null());
+        let default = keyword(field, target, "default");
+        let default = default.filter(|default| !default.is_null() && self.root.shows_default(required));
         let said = description(field, target).filter(|text| !text.trim().is_empty());
         let default = default.map(|default| cut(&default.to_string(), LONGEST_NOTE));
         let notes = self.notes(field, target);

@@ -1,9 +1,10 @@
 //! JSON Schemas: references, fields and types.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
+use ropeway::schema::Validator;
+use serde_json::{Map, Value, json};
 
 use crate::terminal::text::cut;
 
@@ -17,6 +18,10 @@ pub(super) const NESTING: usize = 64;
 const MOST_TYPES: usize = 10_000;
 /// Maximum alternatives of a type.
 pub(super) const ALTERNATIVES: usize = 50;
+/// Maximum defaults of a schema that are validated.
+const MOST_DEFAULTS: usize = 20;
+/// Maximum bytes of a schema that its default is validated with.
+const LARGEST_CHECKED: usize = 16 << 10;
 
 /// The schema that references point into, with the remaining budget for following them.
 pub(crate) struct SchemaRoot<'a> {
@@ -27,6 +32,8 @@ pub(crate) struct SchemaRoot<'a> {
     pub(super) nesting: Cell<usize>,
     /// The references being followed. A recursive reference ends with its name.
     open: RefCell<Vec<&'a Value>>,
+    /// Whether schemas accept their defaults.
+    checked: RefCell<HashMap<*const Value, bool>>,
 }
 
 /// A schema with its references resolved.
@@ -40,8 +47,9 @@ pub(crate) enum Resolved<'a> {
 impl<'a> SchemaRoot<'a> {
     /// Starts at the schema of arguments.
     pub(crate) fn new(schema: &'a Value) -> Self {
+        let (left, nesting) = (Cell::new(MOST_TYPES), Cell::new(0));
         let open = RefCell::new(vec![schema]);
-        Self { schema, is_result: false, left: Cell::new(MOST_TYPES), nesting: Cell::new(0), open }
+        Self { schema, is_result: false, left, nesting, open, checked: RefCell::default() }
     }
 
     /// Starts at the schema of a result.
@@ -54,6 +62,39 @@ impl<'a> SchemaRoot<'a> {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         left > 0
+    }
+
+    /// Returns `true` if the default of a field is shown. A required argument has at most an invalid one, which no call sends.
+    pub(crate) fn shows_default(&self, is_required: bool) -> bool {
+        self.is_result || !is_required
+    }
+
+    /// Returns `true` if a schema has a default that it accepts.
+    pub(crate) fn has_valid_default(&self, schema: &Value) -> bool {
+        let Some(default) = keyword(schema, resolve(schema, self.schema), "default") else { return false };
+        let kinds = json_types(schema, self.schema);
+        let is_kind = |kind: &String| kind == json_type(default) || (kind == "integer" && default.is_number());
+        (kinds.is_empty() || kinds.iter().any(is_kind)) && self.accepts(schema, default)
+    }
+
+    /// Validates the default of a schema, as a call does. One that is too large to check is accepted.
+    fn accepts(&self, schema: &Value, default: &Value) -> bool {
+        let mut checked = self.checked.borrow_mut();
+        if let Some(is_valid) = checked.get(&std::ptr::from_ref(schema)) {
+            return *is_valid;
+        }
+        if checked.len() == MOST_DEFAULTS {
+            return true;
+        }
+        let shared = ["$schema", "$defs", "definitions"];
+        let shared = shared.into_iter().filter_map(|word| Some((word.to_owned(), self.schema.get(word)?.clone())));
+        let mut whole: Map<String, Value> = shared.collect();
+        whole.insert("properties".to_owned(), json!({"value": schema}));
+        let whole = Value::Object(whole);
+        let is_valid = whole.to_string().len() > LARGEST_CHECKED
+            || Validator::compile(&whole).validate(&json!({"value": default})).is_ok();
+        checked.insert(std::ptr::from_ref(schema), is_valid);
+        is_valid
     }
 
     /// Returns the number of references being followed, for [`unwind`](Self::unwind).
@@ -118,7 +159,7 @@ pub(crate) fn description<'a>(schema: &'a Value, resolved: &'a Value) -> Option<
 #[derive(Default)]
 pub(crate) struct Members<'a> {
     pub(crate) properties: Vec<(&'a str, &'a Value)>,
-    /// Without arguments that have a default, which a call adds.
+    /// Without arguments that have a valid default, which a call adds.
     pub(crate) required: HashSet<&'a str>,
     /// The schema of additional properties.
     pub(crate) others: Option<&'a Value>,
@@ -145,20 +186,12 @@ pub(super) fn first_members<'a>(schema: &'a Value, root: &SchemaRoot<'a>, most: 
     collect_members(schema, root, 8, &mut HashSet::new(), &mut members);
     if !root.is_result {
         for (name, property) in &members.properties {
-            if members.required.contains(name) && has_default(property, root.schema) {
+            if members.required.contains(name) && root.has_valid_default(property) {
                 members.required.remove(name);
             }
         }
     }
     members
-}
-
-/// Returns `true` if a schema has a default of a type that it allows.
-fn has_default(schema: &Value, root: &Value) -> bool {
-    let Some(default) = keyword(schema, resolve(schema, root), "default") else { return false };
-    let kinds = json_types(schema, root);
-    kinds.is_empty()
-        || kinds.iter().any(|kind| kind == json_type(default) || (kind == "integer" && default.is_number()))
 }
 
 fn collect_members<'a>(
@@ -311,8 +344,6 @@ pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
 /// Keywords of every kind, and values that are wrong for most of them.
 #[cfg(test)]
 pub(crate) fn hostile_keywords() -> impl Iterator<Item = (&'static str, Value)> {
-    use serde_json::json;
-
     let words = "type properties required items prefixItems enum const anyOf oneOf allOf $ref additionalProperties \
         patternProperties default description title examples if minLength";
     let long = "x".repeat(100_000);

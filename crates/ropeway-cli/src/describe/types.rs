@@ -44,12 +44,14 @@ pub(crate) fn fields(schema: &Value) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::with_capacity(properties.len());
     for (name, property) in properties {
         let mut kinds = types_at(property, root).into_iter();
+        let required = required.contains(name);
+        let default = keyword(property, resolve(property, schema), "default").filter(|_| root.shows_default(required));
         fields.push(Field {
             name: name.to_owned(),
-            required: required.contains(name),
+            required,
             kind: kinds.next().unwrap_or_default(),
             shorter: kinds.collect(),
-            default: keyword(property, resolve(property, schema), "default").and_then(short_literal),
+            default: default.and_then(short_literal),
             description: description(property, resolve(property, schema)).map(str::to_owned),
         });
     }
@@ -368,6 +370,20 @@ mod tests {
         let result =
             json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "default": 1}}});
         assert_eq!(type_within(&result, 80), "{a: integer}");
+    }
+
+    #[test]
+    fn a_required_argument_with_an_invalid_default_stays_required() {
+        let schema = json!({"required": ["a", "b", "c", "d"], "properties": {
+            "a": {"enum": ["x", "y"], "default": "z"}, "b": {"type": "integer", "default": "five"},
+            "c": {"$ref": "#/$defs/C"}, "d": {"type": "integer", "default": 1.5},
+            "e": {"type": "integer", "default": "many"},
+        }, "$defs": {"C": {"type": "string", "pattern": "^[a-z]+$", "default": "1x"}}});
+        let shown: Vec<(String, bool, Option<String>)> =
+            fields(&schema).into_iter().map(|field| (field.name, field.required, field.default)).collect();
+        let expected = ["a", "b", "c", "d"].map(|name| (name.to_owned(), true, None));
+        assert_eq!(shown[..4], expected);
+        assert_eq!(shown[4], ("e".to_owned(), false, Some("\"many\"".to_owned())), "it is the server's own");
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub(super) fn check_folder(folder: &Path) -> Finding {
     let problem = |found: String| Finding::problem("folder", Exit::Unreachable, found);
     match std::fs::metadata(folder) {
         Err(_) => problem(format!("directory `{shown}` does not exist")).fix(format!("run `mkdir -p {shown}`")),
-        Ok(metadata) if !metadata.is_dir() => problem(format!("`{shown}` is not a directory")),
+        Ok(metadata) if !metadata.is_dir() => {
+            problem(format!("`{shown}` is a file, not a directory")).fix("set `cwd` to a directory")
+        }
         Ok(_) => Finding::good("folder", format!("runs in `{shown}`")),
     }
 }
@@ -227,11 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_working_directory_is_a_problem() {
+    fn a_working_directory_that_is_missing_or_a_file_is_a_problem() {
         assert_eq!(
             check_folder(Path::new("/no/such/folder")),
             Finding::problem("folder", Exit::Unreachable, "directory `/no/such/folder` does not exist")
                 .fix("run `mkdir -p /no/such/folder`")
+        );
+        assert_eq!(
+            check_folder(Path::new("/etc/passwd")),
+            Finding::problem("folder", Exit::Unreachable, "`/etc/passwd` is a file, not a directory")
+                .fix("set `cwd` to a directory")
         );
         assert_eq!(check_folder(Path::new("/")), Finding::good("folder", "runs in `/`"));
     }

@@ -34,6 +34,9 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], s
     let command = server.command.as_str();
     match cause {
         ConnectErrorKind::Spawn { source, .. } => match source.kind() {
+            _ if server.working_dir().is_some_and(|folder| folder.exists() && !folder.is_dir()) => {
+                Some("`cwd` is a file; set it to a directory".to_owned())
+            }
             _ if server.working_dir().is_some_and(|folder| !folder.is_dir()) => {
                 Some("create the directory, or correct `cwd`".to_owned())
             }
@@ -200,6 +203,12 @@ mod tests {
         }
         let fix = remedy(&exited(), &process("true"), &[], ConfigSource::CommandLine).unwrap_or_default();
         assert!(fix.contains("run its command in a terminal"), "{fix}");
+        let here =
+            |cwd: &str| ServerConfig::new("s", StdioServer::command("x").with_cwd(std::path::PathBuf::from(cwd)));
+        for (cwd, expected) in [("/etc/passwd", "`cwd` is a file"), ("/no/such", "create the directory")] {
+            let fix = remedy(&missing(), &here(cwd), &[], ConfigSource::CommandLine).unwrap_or_default();
+            assert!(fix.contains(expected), "{cwd}: {fix}");
+        }
         let closed = StdioServer::new("npx", ["-y", "x"]).with_sandbox(ropeway::config::Sandbox::new());
         let closed = ServerConfig::new("s", closed);
         let fix = remedy(&timeout(), &closed, &said, ConfigSource::CommandLine).unwrap_or_default();

@@ -249,6 +249,19 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     text.to_owned()
 }
 
+/// Like [`cut`], but between words, unless that hides more than half of the text.
+pub(crate) fn cut_words(text: &str, most: usize) -> String {
+    let short = cut(text, most);
+    let Some(kept) = short.strip_suffix('…').filter(|_| short != text) else { return short };
+    if text[kept.len()..].starts_with(' ') {
+        return short;
+    }
+    match kept.rfind(' ') {
+        Some(end) if columns(&kept[..end]) >= most / 2 => format!("{}…", kept[..end].trim_end()),
+        _ => short,
+    }
+}
+
 /// Escapes control characters in JSON strings. The value stays the same.
 pub(crate) fn clean_json(json: &str) -> String {
     let harmful = |c: char| c != '\n' && is_harmful(c);
@@ -578,6 +591,15 @@ mod tests {
         ] {
             assert_eq!(cut(text, most), expected, "{text} in {most}");
         }
+    }
+
+    #[test]
+    fn text_is_cut_between_words_unless_much_would_be_lost() {
+        for (most, expected) in [(13, "one two three"), (11, "one two…"), (9, "one two…"), (7, "one…"), (2, "o…")]
+        {
+            assert_eq!(cut_words("one two three", most), expected);
+        }
+        assert_eq!(cut_words("a get_current_time", 10), "a get_cur…");
     }
 
     #[test]

@@ -821,7 +821,7 @@ fn a_file_that_is_written_is_shown_as_a_difference_in_80_columns() {
     window.say("go");
     let question = window.see("Allow? y/n/a/k/s/q (? for help) ").replace('\r', "");
     let shown = "  path: \"notes.txt\"\n  content (replaces 3 lines):\n    │   one\n    │ - 2\n    │ - three\n    │ + two\n    \
-        │ + three \\u001b[2J words that are long enough to be wrapped at the end of a\n    │ line of a window\n    │   \nAllow?";
+        │ + three \\u001b[2J words that are long enough to be wrapped at the end of a\n    │ line of a window\nAllow?";
     assert!(question.contains(shown), "{question}");
     window.press("s");
     window.see("    │ two\r\n");

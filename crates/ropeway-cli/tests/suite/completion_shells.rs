@@ -83,6 +83,24 @@ fn tools_are_offered_without_their_server_even_if_two_have_them() {
 }
 
 #[test]
+fn prompts_and_resources_are_offered_once_they_were_listed() {
+    let place = Place::with(&[demo(), entry("files", &Script::default())]);
+    assert_eq!(offered(&place, &["prompt", ""]), ["demo.", "files."]);
+    assert_eq!(offered(&place, &["read", ""]), ["demo", "files"]);
+    place.run("prompts").expect(0);
+    place.run("resources").expect(0);
+    let prompts = offered(&place, &["prompt", ""]);
+    assert!(prompts.contains(&"files.greet".to_owned()), "{prompts:?}");
+    assert!(prompts.iter().all(|prompt| prompt.starts_with("files.")), "{prompts:?}");
+    assert_eq!(offered(&place, &["prompt", "files.gr"]), ["files.greet"]);
+    let uris = ["test://hello", "test://picture", "test://counter"];
+    assert_eq!(offered(&place, &["read", ""])[..], [&["files"][..], &uris].concat());
+    assert_eq!(offered(&place, &["read", "files", ""]), uris);
+    assert_eq!(offered(&place, &["read", "demo", ""]), [""; 0]);
+    assert_eq!(offered(&place, &["read", "test://h"]), ["test://hello"]);
+}
+
+#[test]
 fn only_servers_that_can_ask_for_it_are_offered_for_a_login() {
     let place = Place::with(&[demo(), json!({"alias": "web", "url": "https://example.com/mcp"})]);
     assert_eq!(offered(&place, &["login", ""]), ["web"]);

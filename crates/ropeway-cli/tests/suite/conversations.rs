@@ -231,6 +231,17 @@ fn leave(mut window: Window) -> Run {
 }
 
 #[test]
+fn the_line_about_a_continued_chat_is_cut_between_words() {
+    let model = saying(&["Noon."]);
+    model.run(&["-p", "please tell me which of these will call get_current_time now", "--no-tools"]).expect(0);
+    let mut window = Window::sized(model.bare(&["--continue", "--no-tools"]), 80, |command| {
+        command.env("NO_COLOR", "1");
+    });
+    window.see(" · 1 turn · please tell me which of these will call…\r\n");
+    leave(window).expect(0);
+}
+
+#[test]
 fn a_chat_shows_how_to_continue_it() {
     let model = saying(&["Hello!", "Still here.", "Fresh."]);
     let mut window = Window::open(model.chat(&["--no-tools"]));

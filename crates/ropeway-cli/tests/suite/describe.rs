@@ -69,6 +69,21 @@ Example
 }
 
 #[test]
+fn a_required_argument_with_an_invalid_default_is_shown_as_required() {
+    let place = Place::with(&[server(json!({"type": "object", "required": ["kind", "n"], "properties": {
+        "kind": {"enum": ["a", "b"], "default": "c"}, "n": {"type": "integer", "default": "five"},
+    }}))]);
+    let listed = place.run("tools s").expect(0).stdout;
+    assert!(listed.contains("\none(kind: \"a\" | \"b\", n: integer)\n"), "{listed}");
+    let described = place.run("call s.one --help").expect(0).stdout;
+    let arguments = "Arguments\n    kind: \"a\" | \"b\" (required)\n    n: integer (required)\n";
+    assert!(described.contains(arguments), "{described}");
+    // The example can be pasted.
+    paste(&place, &example(&described)).expect(0);
+    place.run("call s.one").expect(2);
+}
+
+#[test]
 fn help_behind_a_tool_prints_the_same_as_tools() {
     for tool in ["demo.chart", "demo.statistics", "demo.time"] {
         let described = Run::of(&["tools", tool]).expect(0).stdout;

@@ -106,12 +106,14 @@ fn a_working_directory_that_does_not_exist_is_named() {
         Home::with_config("servers: [{alias: s, command: cat, cwd: no/such}, {alias: f, command: cat, cwd: f}]\n");
     home.write("work/f", "");
     let folder = home.path("work");
-    for (server, problem) in [
-        ("s", format!("working directory `{}` does not exist", folder.join("no/such").display())),
-        ("f", format!("working directory `{}` is not a directory", folder.join("f").display())),
+    let missing = format!("working directory `{}` does not exist", folder.join("no/such").display());
+    let file = format!("working directory `{}` is not a directory", folder.join("f").display());
+    for (server, problem, fix) in [
+        ("s", missing, "create the directory, or correct `cwd`"),
+        ("f", file, "`cwd` is a file; set it to a directory"),
     ] {
         let run = home.run(&["tools", server]).expect(3);
         assert!(run.stderr.contains(&format!("server `{server}` is unavailable")), "{}", run.stderr);
-        assert!(run.stderr.contains(&problem), "{}", run.stderr);
+        assert!(run.stderr.contains(&problem) && run.stderr.contains(fix), "{}", run.stderr);
     }
 }

@@ -40,6 +40,15 @@ fn program(example: &str) -> String {
 }
 
 #[test]
+fn the_output_of_serve_names_its_page() {
+    for page in pages() {
+        for line in read(&page).lines().filter(|line| line.contains("listening on http")) {
+            assert!(line.contains(", page at http"), "{page}: {line}");
+        }
+    }
+}
+
+#[test]
 fn the_program_in_the_readme_is_an_example() {
     assert_eq!(blocks("README.md", "rust"), [program("many_servers")]);
 }

@@ -83,6 +83,36 @@ fn a_server_that_hangs_costs_two_seconds_once() {
 }
 
 #[test]
+fn a_list_waits_ten_seconds_for_a_server_that_was_not_ready_before() {
+    let place = beside_a_stuck_one();
+    place.run("tools --names");
+    // The connection timeout is an hour.
+    let words = || place.run("tools").expect(0).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = words();
+    assert!(text.contains("✗ stuck · down the server was not ready within 10 s"), "{text}");
+    let took = quickest(|| {
+        let text = words();
+        assert!(text.contains("`ropeway tools stuck` tries again"), "{text}");
+    });
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_wrong_name_is_blamed_only_on_servers_that_may_have_it() {
+    let run = beside_a_stuck_one().run("tools ecoh").expect(2);
+    let unknown = "error: unknown server or tool `ecoh`\n  did you mean `echo`?\n";
+    assert_eq!(run.stderr, format!("{unknown}  server `stuck` is still connecting and may have it\n"));
+    let place = Place::new();
+    let script = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let slow = json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}});
+    place.configure(&[slow, entry("good", &Script::default())]);
+    place.run("tools").expect(0);
+    place.write("server", "#!/bin/sh\nexec sleep 1000\n");
+    assert_eq!(place.run("tools ecoh").expect(2).stderr, unknown);
+}
+
+#[test]
 fn a_name_that_the_cache_knows_for_one_server_is_called_without_the_others() {
     let place = beside_a_stuck_one();
     place.run("tools good").expect(0);
@@ -192,6 +222,17 @@ fn a_chat_opens_and_answers_while_a_server_hangs() {
     window.press("two\r");
     let second = window.see("Second.");
     assert!(!second.contains("not ready"), "{second}");
+    window.see("› ");
+    window.press("\u{4}");
+    window.end().expect(0);
+}
+
+#[test]
+fn a_chat_says_that_tools_are_still_loading() {
+    let model = Model::saying([]);
+    model.place.configure(&[stuck("stuck")]);
+    let mut window = Window::open(model.chat(&[]));
+    window.see(" · tools still loading · /help for commands");
     window.see("› ");
     window.press("\u{4}");
     window.end().expect(0);

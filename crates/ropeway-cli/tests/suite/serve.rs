@@ -240,6 +240,15 @@ fn a_slow_server_does_not_delay_the_address() {
 }
 
 #[test]
+fn a_broken_server_is_reported_once_at_the_start() {
+    let place = Place::with(&[json!({"alias": "broken", "command": "/no/such/program"}), entry("good")]);
+    let run = place.run("serve --listen 127.0.0.1:0 --timeout 3s").expect(0);
+    let words = "warning: server `broken` is unavailable: could not start `/no/such/program`: ";
+    assert!(run.stderr.contains(words), "{}", run.stderr);
+    assert_eq!(run.stderr.matches("server `broken`").count(), 1, "{}", run.stderr);
+}
+
+#[test]
 fn a_changed_project_file_is_not_loaded_until_it_is_trusted() {
     let home = Home::with_config(&format!("servers:\n{}", demo("a")));
     let untrusting = |arguments: &[&str]| {

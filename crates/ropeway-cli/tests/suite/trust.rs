@@ -461,6 +461,17 @@ fn a_file_that_others_own_or_may_write_causes_a_warning() {
 }
 
 #[test]
+fn trust_with_yes_shows_the_file_and_does_not_ask() {
+    let project = Project::with_demo();
+    let mut window = Window::open(project.command(&["trust", "-y"]));
+    let shown = window.see("is now trusted");
+    assert!(shown.contains("server `mine`") && !shown.contains(QUESTION), "{shown}");
+    window.end().expect(0);
+    project.run(&["tools"]).expect(0);
+    project.run(&["trust", "--yes", "--revoke"]).expect(2);
+}
+
+#[test]
 fn add_keeps_a_trusted_file_trusted_and_refuses_an_untrusted_one() {
     let project = Project::new("");
     fs::remove_file(project.file()).expect("removed");
@@ -495,10 +506,10 @@ fn project_files_of_other_clients_are_reviewed_before_import() {
     assert!(run.stderr.contains(".mcp.json` is not trusted"), "{}", run.stderr);
     assert!(run.stderr.contains("run `ropeway trust .mcp.json` to review"), "{}", run.stderr);
     assert!(!project.file().exists());
-    let run = project.run(&["import", "--dry-run"]).expect(0);
+    let run = project.run(&["import", "--dry-run"]).expect(2);
+    assert!(run.stderr.contains(".mcp.json` is not trusted"), "{}", run.stderr);
+    let run = project.run(&["--trust", "import", "--dry-run"]).expect(0);
     assert!(run.stdout.contains("command: touch"), "{}", run.stdout);
-    let warning = "is not trusted and would be skipped; run `ropeway trust .mcp.json`";
-    assert!(unwrapped(&run.stderr).contains(warning), "{}", run.stderr);
     let mut window = Window::open(project.command(&["import"]));
     let review = window.see(QUESTION);
     assert!(review.contains("server `evil`") && review.contains("runs      touch "), "{review}");
@@ -533,6 +544,21 @@ fn without_a_terminal_import_skips_untrusted_project_files() {
     project.run(&["trust", ".vscode/mcp.json"]).expect(0);
     project.run(&["import"]).expect(0);
     assert!(project.0.read("work/ropeway.yaml").contains("theirs"));
+}
+
+#[test]
+fn a_dry_run_counts_and_prints_what_the_import_adds() {
+    let project = Project::new("");
+    fs::remove_file(project.file()).expect("removed");
+    project.0.write("work/.vscode/mcp.json", r#"{"servers": {"theirs": {"command": "touch"}}}"#);
+    project.0.write(".cursor/mcp.json", r#"{"mcpServers": {"mine": {"command": "cat"}}}"#);
+    let dry = project.run(&["import", "--dry-run"]).expect(0);
+    let warning = "is not trusted and would be skipped; run `ropeway trust .vscode/mcp.json` to import it";
+    assert!(unwrapped(&dry.stderr).contains(warning), "{}", dry.stderr);
+    assert!(dry.stderr.contains("Would add 1 server to "), "{}", dry.stderr);
+    let run = project.run(&["import"]).expect(0);
+    assert!(run.stdout.contains("Added 1 server to "), "{}", run.stdout);
+    assert_eq!(project.0.read("work/ropeway.yaml"), dry.stdout);
 }
 
 #[test]

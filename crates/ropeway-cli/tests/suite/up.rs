@@ -270,9 +270,10 @@ fn a_server_that_hangs_or_fails_in_the_gateway_delays_no_command() {
     assert_eq!(run.stdout.trim(), "42");
     let run = up.run(&["tools", "--names"]).expect(0);
     assert!(run.stdout.contains("a.calculate\n"), "{}", run.stdout);
-    for words in ["hung · down", "still starting in the running gateway", "could not start `/no/such/program`"] {
+    for words in ["◐ hung · still starting in the running gateway\n", "could not start `/no/such/program`"] {
         assert!(run.stderr.contains(words), "{words}\n{}", run.stderr);
     }
+    assert!(!run.stderr.contains("hung · down"), "{}", run.stderr);
     assert!(!run.stderr.contains("starting it for this command"), "{}", run.stderr);
     assert_eq!(up.starts("a"), 1);
 }

@@ -10,9 +10,9 @@ use crate::failure::Failure;
 use crate::files::file;
 use crate::model::SavedModel;
 use crate::secrets::redaction;
-use crate::terminal::text::clean_line;
+use crate::terminal::text::{clean_line, cut_words};
 
-/// Maximum characters of a title.
+/// Maximum columns of a title.
 pub(super) const MAX_TITLE: usize = 80;
 
 /// Saves a conversation after each turn.
@@ -147,10 +147,7 @@ pub(super) fn title(conversation: &Conversation) -> String {
     // Bounds the work for a long prompt.
     let start = &text[..text.floor_char_boundary(MAX_TITLE * 16)];
     let line = clean_line(&redaction::redact(start)).split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MAX_TITLE) {
-        Some((at, _)) => format!("{}…", line[..at].trim_end()),
-        None => line,
-    }
+    cut_words(&line, MAX_TITLE)
 }
 
 /// Returns the warning for a failed save.

@@ -101,27 +101,37 @@ fn summary(statuses: &[ServerStatus]) -> String {
     text
 }
 
-/// The last problem of each server, to print each once.
+/// The problems of each server, to print each once.
 struct Problems {
+    /// Why servers are down.
+    causes: HashMap<Alias, String>,
+    /// The last other problem of each server.
     last: HashMap<Option<Alias>, String>,
     advice: ServerAdvice,
 }
 
 impl Problems {
     fn new(advice: ServerAdvice) -> Self {
-        Self { last: HashMap::new(), advice }
+        Self { causes: HashMap::new(), last: HashMap::new(), advice }
     }
 
     /// Returns the message for an event that is a new problem.
     fn of(&mut self, event: &Event) -> Option<String> {
         let words = match event {
+            Event::Warning { server: Some(server), message } if self.repeats_cause(server, message) => return None,
             Event::Warning { server: Some(server), message } => format!("server `{server}`: {message}"),
             Event::Warning { message, .. } => message.clone(),
-            Event::Down { server, cause, .. } => format!("server `{server}` is unavailable: {cause}"),
+            Event::Down { server, cause, .. } => {
+                let last = self.causes.insert(server.clone(), cause.clone());
+                let is_new = last.as_ref() != Some(cause);
+                return is_new.then(|| format!("server `{server}` is unavailable: {cause}"));
+            }
             Event::NeedsAuth { server, .. } => {
+                self.causes.remove(server);
                 format!("server `{server}` needs authentication; run {}", self.advice.login_command(server))
             }
-            Event::Ready { server, .. } => {
+            Event::Ready { server, .. } | Event::Restarting { server, .. } => {
+                self.causes.remove(server);
                 self.last.remove(&Some(server.clone()));
                 return None;
             }
@@ -129,6 +139,11 @@ impl Problems {
         };
         let last = self.last.insert(event.server().cloned(), words.clone());
         (last.as_ref() != Some(&words)).then_some(words)
+    }
+
+    /// Returns `true` for the warning of the bridge about a server that does not start.
+    fn repeats_cause(&self, server: &Alias, message: &str) -> bool {
+        self.causes.get(server).is_some_and(|cause| !cause.is_empty() && message.ends_with(cause.as_str()))
     }
 }
 
@@ -164,5 +179,20 @@ mod tests {
         assert_eq!(problems.of(&auth).as_deref(), Some(words));
         let warning = Event::Warning { server: Some("a".into()), message: "the list is truncated".to_owned() };
         assert_eq!(problems.of(&warning).as_deref(), Some("server `a`: the list is truncated"));
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_is_reported_once() {
+        let mut problems = Problems::new(ServerAdvice::new(ServerSource::Line, None));
+        let down = Event::Down { server: "a".into(), cause: "gone".to_owned(), retry_in: None };
+        let warning = |message: &str| Event::Warning { server: Some("a".into()), message: message.to_owned() };
+        assert_eq!(problems.of(&down).as_deref(), Some("server `a` is unavailable: gone"));
+        assert_eq!(problems.of(&warning("not available, retrying: gone")), None);
+        assert_eq!(problems.of(&down), None);
+        assert!(problems.of(&warning("the list is truncated")).is_some());
+        assert_eq!(problems.of(&down), None);
+        let restarting = Event::Restarting { server: "a".into(), reason: "`a.py` changed".to_owned() };
+        assert_eq!(problems.of(&restarting), None);
+        assert!(problems.of(&down).is_some());
     }
 }
