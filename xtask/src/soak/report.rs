@@ -40,7 +40,8 @@ impl Report {
                 None => {
                     let reason = text("reason").split_whitespace().collect::<Vec<_>>().join(" ");
                     let reason: String = reason.chars().take(200).collect();
-                    let key = format!("{} ({}): {reason}", text("server"), text("era"));
+                    let key =
+                        format!("{} ({}): {reason}{}", text("server"), text("era"), nearby(failure, &observed.events));
                     *lost.entry(key).or_default() += 1;
                 }
             }
@@ -80,6 +81,18 @@ impl Report {
     fn count(&self, is: impl Fn(&EventKind) -> bool) -> usize {
         self.observed.events.iter().filter(|event| is(&event.kind)).count()
     }
+}
+
+/// Describes the last event before a failed call, and the first one during it.
+fn nearby(failure: &Value, events: &[Event]) -> String {
+    let (started, ended) =
+        (failure["started"].as_u64().unwrap_or_default(), failure["ended"].as_u64().unwrap_or_default());
+    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1000.0;
+    let before = events.iter().rev().find(|event| event.until <= started);
+    let during = events.iter().find(|event| event.until > started && event.at <= ended);
+    let before = before.map(|event| format!("; {:.1} s after {:?}", seconds(event.until, started), event.kind));
+    let during = during.map(|event| format!("; {:?} {:.1} s later", event.kind, seconds(started, event.at)));
+    [before, during].into_iter().flatten().collect()
 }
 
 /// Returns the event that explains a failed call: it was in flight on what was killed, and failed soon.
@@ -158,6 +171,8 @@ mod tests {
             let failure = json!({ "server": "a", "era": "legacy", "started": started, "ended": ended, "reason": "x" });
             let report = Report::new(&lines(&[failure]), observed()).expect("a report");
             assert_eq!(report.verdict().is_err(), is_lost, "{started} to {ended}: {report}");
+            let is_near = report.to_string().contains(r#"; 39.0 s after Killed("a"); Restarted 1.0 s later"#);
+            assert_eq!(is_near, started == 49_000, "{report}");
         }
     }
 
