@@ -265,7 +265,8 @@ impl<'a> Subscribing<'a> {
         }
         let mcp = place.mcp.clone();
         let uris: Vec<Arc<str>> = added.iter().map(|(_, new)| new.resource.uri.clone()).collect();
-        drop(self.shared.subscriptions.place(group, place, &uris));
+        // What has moved stays at its former connection until the new one has confirmed it.
+        let _placed = self.shared.subscriptions.place(group, place, &uris);
         let mut failed = Vec::new();
         for (index, mut new) in added {
             let hold = mcp.hold_subscription(&new.resource.uri);
@@ -340,7 +341,12 @@ pub(crate) fn follow_servers(shared: &Arc<GatewayShared>) {
 /// Places all subscriptions of a group on the current connection of its clients' calls, whether or not it is established yet.
 async fn move_group(shared: &GatewayShared, group: &GroupKey, client: &Arc<Client>) {
     match shared.upstreams.subscription_place(&group.server, client).await {
-        Ok(place) => drop(shared.subscriptions.place(group, place, &[])),
+        Ok(place) => {
+            let placed = shared.subscriptions.place(group, place, &[]);
+            let confirmed = join_all(placed.holds.iter().map(|hold| hold.confirmed()));
+            // Those that fail are requested again.
+            let _ = tokio::time::timeout(CONFIRM_TIMEOUT, confirmed).await;
+        }
         Err(error) => {
             let error = crate::error_chain::chain(&error);
             tracing::debug!(server = %group.server, "could not place subscriptions: {error}");

@@ -145,6 +145,39 @@ struct GroupPlace {
     connection: Option<SubscriptionGuard>,
 }
 
+/// The subscriptions of a group on its connection.
+///
+/// If the group has moved, its former connection stays subscribed until this is dropped: other clients of the group may cause
+/// changes before the server has confirmed the new subscriptions. Wait for them before you drop it.
+#[derive(Default)]
+pub(crate) struct Placed<'a> {
+    pub(crate) holds: Vec<SubscriptionHold>,
+    _before: Option<Replaced<'a>>,
+}
+
+/// The former place of a group. Dropping it ends the subscriptions there.
+struct Replaced<'a> {
+    subscriptions: &'a Subscriptions,
+    key: GroupKey,
+    link: LinkKey,
+    held: Vec<(Arc<str>, Option<SubscriptionHold>)>,
+    _place: GroupPlace,
+}
+
+impl Drop for Replaced<'_> {
+    fn drop(&mut self) {
+        let mut table = lock(&self.subscriptions.table);
+        let Table { groups, links, .. } = &mut *table;
+        // The group may have returned.
+        let place = groups.get(&self.key).and_then(|group| group.place.as_ref());
+        if place.is_none_or(|place| place.link != self.link) {
+            for (uri, _) in &self.held {
+                remove_link(links, self.link, uri, &self.key);
+            }
+        }
+    }
+}
+
 #[derive(Default)]
 struct GroupResource {
     /// The subscription on the connection of the group.
@@ -290,16 +323,17 @@ impl Subscriptions {
     }
 
     /// Places the subscriptions of a group on a connection. Returns those that `uris` names, or all if they have moved.
-    pub(crate) fn place(&self, key: &GroupKey, to: SubscriptionPlace, uris: &[Arc<str>]) -> Vec<SubscriptionHold> {
+    pub(crate) fn place(&self, key: &GroupKey, to: SubscriptionPlace, uris: &[Arc<str>]) -> Placed<'_> {
         let mut table = lock(&self.table);
         let Table { groups, links, .. } = &mut *table;
-        let Some(group) = groups.get_mut(key) else { return Vec::new() };
+        let Some(group) = groups.get_mut(key) else { return Placed::default() };
         let link = to.mcp.link();
         let has_moved = group.place.as_ref().is_none_or(|place| place.link != link);
-        let mut before = None;
-        if has_moved {
-            before = take_place(group, links, key);
-        }
+        let before = if has_moved { group.place.take() } else { None };
+        let before = before.map(|place| {
+            let held = group.resources.iter_mut().map(|(uri, resource)| (uri.clone(), resource.hold.take()));
+            Replaced { subscriptions: self, key: key.clone(), link: place.link, held: held.collect(), _place: place }
+        });
         group.slot = to.slot;
         let all: Vec<Arc<str>> = if has_moved { group.resources.keys().cloned().collect() } else { Vec::new() };
         let named: &[Arc<str>] = if has_moved { &all } else { uris };
@@ -314,8 +348,8 @@ impl Subscriptions {
         }
         let replaced = group.place.replace(GroupPlace { link, connection: to.connection });
         drop(table);
-        drop((before, replaced));
-        holds
+        drop(replaced);
+        Placed { holds, _before: before }
     }
 
     /// Takes the groups whose server was restarted with other settings, or whose shared connection was replaced, each with one of
@@ -474,7 +508,11 @@ mod tests {
 
         fn place(&self, client: &Arc<Client>, mcp: &Mcp, uri: &str) -> usize {
             let to = SubscriptionPlace { mcp: mcp.clone(), slot: Some(1), connection: None, started: Ok(()) };
-            self.subscriptions.place(&resource(client, uri).group, to, &[uri.into()]).len()
+            self.move_to(client, to, uri).holds.len()
+        }
+
+        fn move_to(&self, client: &Arc<Client>, to: SubscriptionPlace, uri: &str) -> Placed<'_> {
+            self.subscriptions.place(&resource(client, uri).group, to, &[uri.into()])
         }
     }
 
@@ -558,6 +596,28 @@ mod tests {
         own.remove(&two, "a:");
         assert_eq!((notified(), own.subscriptions.len()), (0, 0));
         assert!(lock(&own.subscriptions.table).groups.is_empty());
+    }
+
+    #[test]
+    fn a_moved_group_keeps_its_former_connection_until_the_new_one_has_confirmed() {
+        let own = Subscribing::new();
+        let (one, shared, isolated) = (client(1), connection(), connection());
+        let place =
+            |mcp: &Mcp| SubscriptionPlace { mcp: mcp.clone(), slot: Some(1), connection: None, started: Ok(()) };
+        let at = |mcp: &Mcp| lock(&own.subscriptions.table).subscribers_of(mcp.link(), "a:").len();
+        own.add(&one, "a:").expect("room");
+        own.place(&one, &shared, "a:");
+        let moved = own.move_to(&one, place(&isolated), "a:");
+        assert_eq!((at(&shared), at(&isolated)), (1, 1));
+        drop(moved);
+        assert_eq!((at(&shared), at(&isolated)), (0, 1));
+        // One that returns meanwhile keeps its place.
+        let moved = own.move_to(&one, place(&shared), "a:");
+        drop(own.move_to(&one, place(&isolated), "a:"));
+        drop(moved);
+        assert_eq!((at(&shared), at(&isolated)), (0, 1));
+        own.remove(&one, "a:");
+        assert_eq!((at(&shared), at(&isolated), own.subscriptions.len()), (0, 0, 0));
     }
 
     #[test]

@@ -478,7 +478,8 @@ impl Upstreams {
         let follow = async {
             let place = self.subscription_place(server, client).await?;
             let group = GroupKey { isolation_key: client.isolation_key, server: server.clone() };
-            for hold in self.subscriptions.place(&group, place, &[]) {
+            let placed = self.subscriptions.place(&group, place, &[]);
+            for hold in &placed.holds {
                 hold.confirmed().await?;
             }
             Ok::<(), CallError>(())
