@@ -84,11 +84,24 @@ impl Keys {
     /// The metadata of the file is read at most once a millisecond, so that a key is refused as soon as the command that revoked it
     /// has ended.
     pub(crate) fn find(&self, key: &str) -> Result<Principal, KeyRefusal> {
-        if self.is_check_due() {
+        let digest = key_digest(key);
+        let is_checked = self.is_check_due();
+        if is_checked {
             self.refresh();
         }
+        match self.lookup(&digest) {
+            // The file may have it: the last check was just before, or another request is still reading the file.
+            Err(KeyRefusal::Unknown) if !is_checked => {
+                self.refresh();
+                self.lookup(&digest)
+            }
+            found => found,
+        }
+    }
+
+    fn lookup(&self, digest: &KeyDigest) -> Result<Principal, KeyRefusal> {
         let table = read(&self.table);
-        let key = table.keys.get(&key_digest(key)).ok_or(KeyRefusal::Unknown)?;
+        let key = table.keys.get(digest).ok_or(KeyRefusal::Unknown)?;
         if key.is_expired() { Err(KeyRefusal::Expired) } else { Ok(key.principal.clone()) }
     }
 
@@ -212,6 +225,18 @@ mod tests {
         let (again, _) = file.add(NewKey::new("alice")).expect("a key");
         assert!(!find(&keys, again.expose()).expect("a principal").revoked().is_cancelled());
         assert_eq!(find(&keys, "rw_"), Err(KeyRefusal::Unknown));
+    }
+
+    #[test]
+    fn a_new_key_is_accepted_while_another_request_checks_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        file.add(NewKey::new("alice")).expect("a key");
+        let keys = keys(&file);
+        keys.checked.store(u64::MAX, Ordering::Relaxed);
+        assert!(!keys.is_check_due());
+        let (bob, _) = file.add(NewKey::new("bob")).expect("a key");
+        assert_eq!(keys.find(bob.expose()).expect("a principal").id(), "key:bob");
     }
 
     #[test]
