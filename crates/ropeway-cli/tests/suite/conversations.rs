@@ -238,6 +238,8 @@ fn the_line_about_a_continued_chat_is_cut_between_words() {
         command.env("NO_COLOR", "1");
     });
     window.see(" · 1 turn · please tell me which of these will call…\r\n");
+    // The recap shows what was sent like the prompt does.
+    window.see("Noon.");
     leave(window).expect(0);
 }
 
