@@ -5,7 +5,7 @@
 
 /// Maximum columns of a line. All code is ASCII.
 const MAX_WIDTH: usize = 100;
-/// Maximum columns of a chain of calls, and of the arguments of a call, in one line (`chain_width`, `fn_call_width`).
+/// Maximum columns of a call chain, and of call arguments, in one line (`chain_width`, `fn_call_width`).
 const MAX_CALL: usize = 60;
 /// Maximum columns of several arguments of an attribute in one line (`attr_fn_like_width`).
 const MAX_ATTRIBUTE: usize = 70;
