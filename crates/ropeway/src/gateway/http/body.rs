@@ -24,6 +24,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Size above which a body counts as large: its client has to send it at a minimum rate.
 const SMALL_BODY: usize = 64 << 10;
 
+/// The part of a body that has to arrive before memory for all of it is reserved.
+const RESERVED_PARTS: usize = 8;
+
 /// Minimum bytes per second of a large body.
 const MIN_RATE: u64 = 16 << 10;
 
@@ -93,12 +96,14 @@ async fn collect(shares: &Shares, principal: &Principal, mut body: Incoming, lim
     Ok(buffer.finish())
 }
 
-/// The pieces of a body that have arrived. Its capacity is held by the principal.
+/// The pieces of a body that have arrived.
 struct BodyBuffer<'a> {
     shares: &'a Shares,
     principal: &'a Principal,
     bytes: Vec<u8>,
     hold: Hold,
+    /// Bytes that the principal holds: at least those that have arrived.
+    held: usize,
     /// Maximum size of the whole body.
     max: usize,
     /// Set once the body is large.
@@ -115,10 +120,10 @@ struct LargeBody {
 impl<'a> BodyBuffer<'a> {
     fn new(shares: &'a Shares, principal: &'a Principal, max: usize) -> Result<Self, BodyError> {
         let hold = shares.take(Resource::BodyBytes, principal.holdings(), 0).map_err(BodyError::NoRoom)?;
-        Ok(Self { shares, principal, bytes: Vec::new(), hold, max, large: None })
+        Ok(Self { shares, principal, bytes: Vec::new(), hold, held: 0, max, large: None })
     }
 
-    /// Appends a piece. The capacity doubles, whatever length the client has declared.
+    /// Appends a piece. What is held doubles, whatever length the client has declared.
     fn push(&mut self, data: &[u8]) -> Result<(), BodyError> {
         let length = self.bytes.len() + data.len();
         if length > SMALL_BODY && self.large.is_none() {
@@ -131,11 +136,15 @@ impl<'a> BodyBuffer<'a> {
         if let Some(large) = &mut self.large {
             large.note(data.len());
         }
-        let capacity = self.bytes.capacity();
-        if length > capacity {
-            let wanted = (2 * capacity).min(self.max).max(length);
-            self.hold.grow(wanted - capacity).map_err(BodyError::NoRoom)?;
-            self.bytes.reserve_exact(wanted - self.bytes.len());
+        if length > self.held {
+            let wanted = (2 * self.held).min(self.max).max(length);
+            self.hold.grow(wanted - self.held).map_err(BodyError::NoRoom)?;
+            self.held = wanted;
+        }
+        if length > self.bytes.capacity() {
+            // A copy into a larger buffer takes the memory of both. What is reserved and not written takes none.
+            let capacity = if length >= self.max / RESERVED_PARTS { self.max } else { self.held };
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(data);
         Ok(())
