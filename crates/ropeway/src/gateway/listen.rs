@@ -95,5 +95,6 @@ async fn acknowledge(
     let params = format!(r#""notifications":{acknowledged}"#);
     let message = listened("notifications/subscriptions/acknowledged", &params, &exchange.id());
     exchange.outbound.send(Frame::new(FrameKind::Question, message));
+    shared.subscriptions.begin_notifying(key);
     Ok(())
 }

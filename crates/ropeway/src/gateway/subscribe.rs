@@ -1,9 +1,9 @@
 //! `resources/subscribe` and `resources/unsubscribe`, and the connections that subscriptions are placed on.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_ok};
@@ -19,6 +19,7 @@ use super::shared::GatewayShared;
 use super::startup::add_starting;
 use super::subscriptions::{GroupKey, SubscribedResource, Subscriber, SubscriberKey, SubscriptionLimit};
 use super::uris::UriRoute;
+use crate::mcp::SubscriptionHold;
 use crate::protocol::ClientParams;
 use crate::tool::{Alias, CallError};
 
@@ -301,27 +302,24 @@ pub(crate) fn restore(shared: &Arc<GatewayShared>, client: &Arc<Client>, uris: i
     if uris.is_empty() {
         return;
     }
-    let (weak, client) = (Arc::downgrade(shared), Arc::downgrade(client));
-    shared.subscriptions.spawn(async move {
-        let (Some(shared), Some(client)) = (weak.upgrade(), client.upgrade()) else { return };
+    spawn(shared, client, async move |shared, client| {
         // All of them were accepted before.
         let subscribing = Subscribing { lookups: uris.len().into(), ..Subscribing::client(&shared, &client) };
         let deadline = Instant::now() + RESTORE_TIMEOUT;
-        let mut servers: Vec<Alias> = Vec::new();
+        let mut servers: HashMap<Alias, Vec<Arc<str>>> = HashMap::new();
         for uri in uris {
             match subscribing.add(uri, deadline).await {
                 Ok(mut new) => {
                     new.is_kept = true;
-                    let server = &new.resource.group.server;
-                    if !servers.contains(server) {
-                        servers.push(server.clone());
-                    }
+                    let SubscribedResource { group, uri, .. } = &new.resource;
+                    servers.entry(group.server.clone()).or_default().push(uri.clone());
                 }
                 Err(refusal) => tracing::warn!("could not restore a subscription: {}", refusal.error.message),
             }
         }
-        for server in servers {
-            move_group(&shared, &GroupKey { isolation_key: client.isolation_key, server }, &client).await;
+        for (server, uris) in servers {
+            let group = GroupKey { isolation_key: client.isolation_key, server };
+            move_group(&shared, &group, &client, &uris).await;
         }
     });
 }
@@ -330,19 +328,35 @@ pub(crate) fn restore(shared: &Arc<GatewayShared>, client: &Arc<Client>, uris: i
 pub(crate) fn follow_servers(shared: &Arc<GatewayShared>) {
     let link = |server: &Alias| shared.bridge.server(server).map(|mcp| mcp.link());
     for (group, client) in shared.subscriptions.take_outdated(|server| shared.bridge.slot_id(server), link) {
-        let (shared_, client): (Weak<GatewayShared>, Weak<Client>) = (Arc::downgrade(shared), Arc::downgrade(&client));
-        shared.subscriptions.spawn(async move {
-            let (Some(shared), Some(client)) = (shared_.upgrade(), client.upgrade()) else { return };
-            move_group(&shared, &group, &client).await;
-        });
+        spawn(shared, &client, async move |shared, client| move_group(&shared, &group, &client, &[]).await);
     }
 }
 
-/// Places all subscriptions of a group on the current connection of its clients' calls, whether or not it is established yet.
-async fn move_group(shared: &GatewayShared, group: &GroupKey, client: &Arc<Client>) {
+/// Runs a task for a client, which ends when the gateway stops.
+fn spawn<F: Future<Output = ()> + Send + 'static>(
+    shared: &Arc<GatewayShared>,
+    client: &Arc<Client>,
+    task: impl FnOnce(Arc<GatewayShared>, Arc<Client>) -> F,
+) {
+    let (draining, task) = (shared.draining.clone(), task(shared.clone(), client.clone()));
+    shared.subscriptions.spawn(async move {
+        tokio::select! {
+            () = draining.cancelled() => {}
+            () = task => {}
+        }
+    });
+}
+
+/// Places a group, or its `restored` subscriptions if it is placed already, on the current connection of its clients' calls, whether
+/// or not it is established yet. The clients are told that these resources may have changed, once their server has confirmed that it
+/// reports changes.
+async fn move_group(shared: &GatewayShared, group: &GroupKey, client: &Arc<Client>, restored: &[Arc<str>]) {
     match shared.upstreams.subscription_place(&group.server, client).await {
         Ok(place) => {
-            let placed = shared.subscriptions.place(group, place, &[]);
+            let placed = shared.subscriptions.place(group, place, restored);
+            if placed.has_moved || !restored.is_empty() {
+                placed.holds.iter().for_each(SubscriptionHold::note_gap);
+            }
             let confirmed = join_all(placed.holds.iter().map(|hold| hold.confirmed()));
             // Those that fail are requested again.
             let _ = tokio::time::timeout(CONFIRM_TIMEOUT, confirmed).await;

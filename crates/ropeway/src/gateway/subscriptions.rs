@@ -135,6 +135,8 @@ struct Group {
     place: Option<GroupPlace>,
     /// The slot of the server when the group was last placed.
     slot: Option<u64>,
+    /// Whether the group has lost its place, because its server was removed.
+    is_displaced: bool,
     resources: HashMap<Arc<str>, GroupResource>,
 }
 
@@ -152,6 +154,8 @@ struct GroupPlace {
 #[derive(Default)]
 pub(crate) struct Placed<'a> {
     pub(crate) holds: Vec<SubscriptionHold>,
+    /// Whether the group was placed before, on a connection that it has left.
+    pub(crate) has_moved: bool,
     _before: Option<Replaced<'a>>,
 }
 
@@ -195,6 +199,8 @@ struct SubscriberState {
     noted: usize,
     /// The resources by the client's URIs.
     resources: HashMap<Arc<str>, SubscriberResource>,
+    /// The URIs of changes that wait for the acknowledgement, which is the first message to a listener.
+    early: Option<HashSet<Arc<str>>>,
 }
 
 struct SubscriberResource {
@@ -247,7 +253,8 @@ impl Subscriptions {
                 let holdings = client.principal.holdings();
                 let hold = shares.take(Resource::SubscriptionBytes, holdings, cost(&resource.client_uri))?;
                 let subscriber = subscriber.clone();
-                let state = SubscriberState { subscriber, hold, bytes: 0, noted: 0, resources: HashMap::new() };
+                let early = matches!(key, SubscriberKey::Listener(_)).then(HashSet::new);
+                let state = SubscriberState { subscriber, hold, bytes: 0, noted: 0, resources: HashMap::new(), early };
                 subscribers.insert(key, state);
             }
         }
@@ -347,9 +354,10 @@ impl Subscriptions {
             holds.push(hold);
         }
         let replaced = group.place.replace(GroupPlace { link, connection: to.connection });
+        let has_moved = before.is_some() || std::mem::take(&mut group.is_displaced);
         drop(table);
         drop(replaced);
-        Placed { holds, _before: before }
+        Placed { holds, has_moved, _before: before }
     }
 
     /// Takes the groups whose server was restarted with other settings, or whose shared connection was replaced, each with one of
@@ -376,7 +384,9 @@ impl Subscriptions {
             }
             group.slot = slot;
             if slot.is_none() {
-                unused.extend(take_place(group, links, key));
+                let place = take_place(group, links, key);
+                group.is_displaced |= place.is_some();
+                unused.extend(place);
                 continue;
             }
             let keys = group.resources.values().flat_map(|resource| &resource.subscribers);
@@ -391,10 +401,25 @@ impl Subscriptions {
     /// Notifies all subscribers of a changed resource that may use its server.
     pub(crate) fn notify(&self, link: LinkKey, uri: &str) {
         let notified = lock(&self.table).subscribers_of(link, uri);
-        for (server, subscriber, client_uri) in notified {
-            let is_permitted = |client: &Client| self.access.get().is_none_or(|access| access(client, &server));
-            subscriber.notify(&client_uri, is_permitted);
+        notified.into_iter().for_each(|(server, subscriber, client_uri)| self.send(&server, &subscriber, &client_uri));
+    }
+
+    fn send(&self, server: &Alias, subscriber: &Subscriber, client_uri: &str) {
+        let is_permitted = |client: &Client| self.access.get().is_none_or(|access| access(client, server));
+        subscriber.notify(client_uri, is_permitted);
+    }
+
+    /// Notifies a listener, which has got its acknowledgement, of the changes so far.
+    pub(crate) fn begin_notifying(&self, key: SubscriberKey) {
+        let mut table = lock(&self.table);
+        let Some(state) = table.subscribers.get_mut(&key) else { return };
+        let subscriber = state.subscriber.clone();
+        let mut early = Vec::new();
+        for uri in state.early.take().into_iter().flatten() {
+            early.extend(state.resources.get(&uri).map(|resource| (resource.group.server.clone(), uri)));
         }
+        drop(table);
+        early.iter().for_each(|(server, uri)| self.send(server, &subscriber, uri));
     }
 
     /// Returns the number of subscribed resources, over all connections.
@@ -421,14 +446,18 @@ impl Table {
         unused.and_then(|group| group.place)
     }
 
-    fn subscribers_of(&self, link: LinkKey, uri: &str) -> Vec<(Alias, Subscriber, Arc<str>)> {
+    /// Returns the subscribers to notify of a change.
+    fn subscribers_of(&mut self, link: LinkKey, uri: &str) -> Vec<(Alias, Subscriber, Arc<str>)> {
         let groups = self.links.get(&link).and_then(|uris| uris.get(uri));
         let mut found = Vec::new();
         for key in groups.into_iter().flatten() {
             let resource = self.groups.get(key).and_then(|group| group.resources.get(uri));
             for (subscriber, client_uri) in resource.into_iter().flat_map(|resource| &resource.subscribers) {
-                let state = self.subscribers.get(subscriber);
-                found.extend(state.map(|it| (key.server.clone(), it.subscriber.clone(), client_uri.clone())));
+                let Some(state) = self.subscribers.get_mut(subscriber) else { continue };
+                match &mut state.early {
+                    Some(early) => drop(early.insert(client_uri.clone())),
+                    None => found.push((key.server.clone(), state.subscriber.clone(), client_uri.clone())),
+                }
             }
         }
         found

@@ -190,6 +190,15 @@ impl Host {
         }
     }
 
+    /// Reports a change to a subscribed resource to the tap, after a time without notifications about it. The server's rate limit
+    /// does not hold for it: there is one for each subscription, after a reconnect.
+    pub(super) fn tap_resource_changed(&self, uri: &str) {
+        let Some(tap) = &self.handlers.tap else { return };
+        if let Ok(params) = serde_json::value::to_raw_value(&json!({"uri": uri})) {
+            tap.on_notification(self.link(), "notifications/resources/updated", Some(&params), Callers::default());
+        }
+    }
+
     /// Withdraws the question that the server cancelled.
     fn on_cancelled(&self, tap: &dyn ServerTap, params: Option<&RawValue>) {
         #[derive(Deserialize)]

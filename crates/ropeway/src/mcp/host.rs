@@ -225,6 +225,12 @@ impl Host {
         self.tap_all_changed();
     }
 
+    /// Reports a change to a subscribed resource, after a time without notifications about it.
+    pub(crate) fn mark_resource_changed(&self, uri: &str) {
+        self.events.emit(Event::ResourceUpdated { server: self.alias.clone(), uri: self.redact_brief(uri) });
+        self.tap_resource_changed(uri);
+    }
+
     /// Counts a dropped reply and warns about it at intervals.
     pub(crate) fn count_dropped_reply(&self) {
         if let Some(count) = self.dropped_replies.add() {
@@ -343,7 +349,9 @@ impl Host {
                 let uri = self.redact_brief(params()["uri"].as_str().unwrap_or_default());
                 Event::ResourceUpdated { server: server(), uri }
             }),
-            "notifications/subscriptions/acknowledged" => self.subscriptions.acknowledge(&params()),
+            "notifications/subscriptions/acknowledged" => {
+                self.subscriptions.acknowledge(&params()).iter().for_each(|uri| self.mark_resource_changed(uri));
+            }
             // Without a listener, a flood of log messages costs nothing.
             "notifications/message" if !self.events.has_listeners() && !tracing::enabled!(tracing::Level::DEBUG) => {}
             "notifications/message" => self.emit_limited(|| {

@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::connection::Connection;
 use super::error::RequestError;
+use super::host::Host;
 use super::raw_response::RequestResult;
 use super::request::Request;
 use super::session::Session;
-use super::subscriptions::{Subscriptions, not_acknowledged};
+use super::subscriptions::{Confirmation, Subscriptions, not_acknowledged};
 use super::timeouts::RequestTimeouts;
 use crate::config::MAX_TIMEOUT;
 use crate::protocol::{Era, RpcError, code};
@@ -158,7 +159,9 @@ impl<'a> LegacySubscriber<'a> {
         self.in_flight.remove(&uri);
         match (request, outcome) {
             (SubscriptionRequest::Subscribe, Ok(_)) => {
-                host.subscriptions.confirm(&uri);
+                if host.subscriptions.confirm(&uri) == Confirmation::AfterGap {
+                    host.mark_resource_changed(&uri);
+                }
                 self.failed.remove(&uri);
                 self.server_side.insert(uri.clone(), ServerSide::Subscribed);
             }
@@ -231,7 +234,7 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
     let subscriptions = &connection.host.subscriptions;
     subscriptions.begin_session();
     let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
-    let mut listening = Listening::new(subscriptions);
+    let mut listening = Listening::new(&connection.host);
     loop {
         let uris = subscriptions.wanted();
         let Some(filter) = filter(session, &uris) else {
@@ -251,10 +254,9 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
             ListenEnd::Ended(Err(error @ RequestError::Refused(_))) => Arc::new(error),
             ListenEnd::Ended(_) => {
                 listening.replaced = None;
+                listening.has_gap = true;
                 subscriptions.reset();
                 tokio::time::sleep(backoff.next_wait()).await;
-                // Changes without a subscription went unnoticed.
-                connection.host.mark_all_changed();
                 continue;
             }
         };
@@ -314,7 +316,9 @@ type ListenRequest = std::pin::Pin<Box<dyn Future<Output = RequestResult> + Send
 
 /// The acknowledgements of `subscriptions/listen` requests.
 struct Listening<'a> {
-    subscriptions: &'a Subscriptions,
+    host: &'a Host,
+    /// Whether changes may have gone unnoticed, because a request has ended. They are reported once the next one is acknowledged.
+    has_gap: bool,
     /// The request that the current one replaces, until the current one is acknowledged.
     replaced: Option<ListenRequest>,
     /// The number of acknowledgements from which on the current request is acknowledged.
@@ -323,14 +327,21 @@ struct Listening<'a> {
 }
 
 impl<'a> Listening<'a> {
-    fn new(subscriptions: &'a Subscriptions) -> Self {
+    fn new(host: &'a Host) -> Self {
         let unaccepted = Backoff::new(RETRY_DELAY, MAX_UNACCEPTED_DELAY);
-        Self { subscriptions, replaced: None, acknowledgement: 0, unaccepted }
+        Self { host, has_gap: false, replaced: None, acknowledgement: 0, unaccepted }
+    }
+
+    /// Reports changes that may have gone unnoticed.
+    fn close_gap(&mut self) {
+        if std::mem::take(&mut self.has_gap) {
+            self.host.mark_all_changed();
+        }
     }
 
     /// Waits until a request for these resources ends, or until others are requested after its acknowledgement.
     async fn wait(&mut self, request: &mut ListenRequest, uris: BTreeSet<Arc<str>>) -> ListenEnd {
-        let subscriptions = self.subscriptions;
+        let subscriptions = &self.host.subscriptions;
         // A late acknowledgement of the replaced request may still arrive.
         let earlier = if self.replaced.is_some() { self.acknowledgement } else { subscriptions.acknowledged() };
         self.acknowledgement = earlier.max(subscriptions.acknowledged()) + 1;
@@ -339,15 +350,20 @@ impl<'a> Listening<'a> {
         let mut retry_at = None;
         loop {
             tokio::select! {
-                outcome = &mut *request => return ListenEnd::Ended(outcome),
+                outcome = &mut *request => {
+                    self.close_gap();
+                    return ListenEnd::Ended(outcome);
+                }
                 () = subscriptions.acknowledges(self.acknowledgement), if !is_acknowledged => {
                     (is_acknowledged, answer_by, self.replaced) = (true, None, None);
+                    self.close_gap();
                     if subscriptions.fail_unconfirmed(&uris, &Arc::new(not_acknowledged())) {
                         retry_at = Some(Instant::now() + self.unaccepted.next_wait());
                     }
                 }
                 () = sleep_until(answer_by), if answer_by.is_some() => {
                     answer_by = None;
+                    self.close_gap();
                     let error = RequestError::Timeout { after: ACKNOWLEDGE_TIMEOUT, idle: false, hint: None };
                     subscriptions.fail_unconfirmed(&uris, &Arc::new(error));
                 }

@@ -39,6 +39,8 @@ struct Subscription {
     /// Number of [holds](SubscriptionHold).
     holds: usize,
     status: SubscriptionStatus,
+    /// Whether changes may have gone unnoticed, since before the subscription was last confirmed.
+    has_gap: bool,
     /// Notified when the status changes.
     settled: Arc<Notify>,
 }
@@ -49,6 +51,16 @@ enum SubscriptionStatus {
     Pending,
     Confirmed,
     Failed(#[cfg_attr(not(feature = "gateway"), allow(dead_code, reason = "read by the gateway"))] Arc<RequestError>),
+}
+
+/// What the confirmation of a subscription means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirmation {
+    /// The subscription is not requested.
+    Unwanted,
+    Seamless,
+    /// Changes before it may have gone unnoticed, so that one has to be reported.
+    AfterGap,
 }
 
 impl Subscriptions {
@@ -99,6 +111,7 @@ impl Subscriptions {
             is_explicit: false,
             holds: 0,
             status: SubscriptionStatus::Pending,
+            has_gap: false,
             settled: Arc::default(),
         });
         add(subscription);
@@ -159,22 +172,39 @@ impl Subscriptions {
         table.wanted.get(uri).is_some_and(|it| matches!(it.status, SubscriptionStatus::Confirmed))
     }
 
-    /// Records that the server accepted a subscription. Returns `false` if it is not requested.
-    pub(crate) fn confirm(&self, uri: &str) -> bool {
-        self.settle(uri, SubscriptionStatus::Confirmed)
+    /// Records that the server accepted a subscription.
+    pub(crate) fn confirm(&self, uri: &str) -> Confirmation {
+        let mut table = self.table();
+        let Some(subscription) = table.wanted.get_mut(uri) else { return Confirmation::Unwanted };
+        subscription.status = SubscriptionStatus::Confirmed;
+        subscription.settled.notify_waiters();
+        if std::mem::take(&mut subscription.has_gap) { Confirmation::AfterGap } else { Confirmation::Seamless }
     }
 
     /// Records that a subscription could not be made.
     pub(crate) fn fail(&self, uri: &str, error: &Arc<RequestError>) {
-        self.settle(uri, SubscriptionStatus::Failed(error.clone()));
+        let mut table = self.table();
+        let Some(subscription) = table.wanted.get_mut(uri) else { return };
+        subscription.status = SubscriptionStatus::Failed(error.clone());
+        subscription.settled.notify_waiters();
     }
 
-    fn settle(&self, uri: &str, status: SubscriptionStatus) -> bool {
+    /// Returns the confirmed subscriptions.
+    pub(crate) fn all_confirmed(&self) -> Vec<Arc<str>> {
+        let table = self.table();
+        let confirmed = table.wanted.iter().filter(|(_, it)| matches!(it.status, SubscriptionStatus::Confirmed));
+        confirmed.map(|(uri, _)| uri.clone()).collect()
+    }
+
+    /// Notes that changes to a resource may have gone unnoticed. Returns `true` if its subscription is confirmed: then the caller
+    /// reports a change, and otherwise its confirmation does.
+    #[cfg(feature = "gateway")]
+    fn note_gap(&self, uri: &str) -> bool {
         let mut table = self.table();
         let Some(subscription) = table.wanted.get_mut(uri) else { return false };
-        subscription.status = status;
-        subscription.settled.notify_waiters();
-        true
+        let is_confirmed = matches!(subscription.status, SubscriptionStatus::Confirmed);
+        subscription.has_gap = !is_confirmed;
+        is_confirmed
     }
 
     /// Records that the subscriptions of a `subscriptions/listen` request that are not confirmed have failed. Returns `true` if
@@ -194,23 +224,30 @@ impl Subscriptions {
         has_failed
     }
 
-    /// Handles `notifications/subscriptions/acknowledged`, which lists the subscriptions that the server accepts.
+    /// Handles `notifications/subscriptions/acknowledged`, which lists the subscriptions that the server accepts. Returns the
+    /// resources whose changes may have gone unnoticed.
     ///
     /// See [subscriptions](https://modelcontextprotocol.io/specification/2026-07-28/basic/subscriptions).
-    pub(crate) fn acknowledge(&self, params: &Value) {
+    pub(crate) fn acknowledge(&self, params: &Value) -> Vec<String> {
         let accepted = params["notifications"]["resourceSubscriptions"].as_array();
+        let mut missed = Vec::new();
         for uri in accepted.into_iter().flatten().filter_map(Value::as_str) {
             // Servers that parse URLs may add or remove the last slash.
-            if !self.confirm(uri) && !self.confirm(uri.trim_end_matches('/')) {
-                self.confirm(&format!("{uri}/"));
-            }
+            let spellings = [uri.to_owned(), uri.trim_end_matches('/').to_owned(), format!("{uri}/")];
+            let mut confirmed = spellings.into_iter().map(|uri| (self.confirm(&uri), uri));
+            let wanted = confirmed.find(|(confirmation, _)| *confirmation != Confirmation::Unwanted);
+            missed.extend(wanted.filter(|(it, _)| *it == Confirmation::AfterGap).map(|(_, uri)| uri));
         }
         self.acknowledged.send_modify(|acknowledged| *acknowledged += 1);
+        missed
     }
 
     /// Discards the confirmations of an ended session, or of an ended `subscriptions/listen` request.
     pub(crate) fn reset(&self) {
-        self.table().wanted.values_mut().for_each(|subscription| subscription.status = SubscriptionStatus::Pending);
+        for subscription in self.table().wanted.values_mut() {
+            subscription.has_gap |= matches!(subscription.status, SubscriptionStatus::Confirmed);
+            subscription.status = SubscriptionStatus::Pending;
+        }
     }
 
     /// Ends the session.
@@ -265,6 +302,13 @@ impl SubscriptionHold {
     pub(super) fn new(host: Arc<super::host::Host>, uri: Arc<str>) -> Self {
         host.subscriptions.request(&uri, |subscription| subscription.holds += 1);
         Self { host, uri }
+    }
+
+    /// Reports a change once the server has confirmed the subscription, because changes before may have gone unnoticed.
+    pub(crate) fn note_gap(&self) {
+        if self.host.subscriptions.note_gap(&self.uri) {
+            self.host.mark_resource_changed(&self.uri);
+        }
     }
 
     /// Waits until the server has confirmed the subscription.

@@ -143,3 +143,15 @@ fn the_stream_of_a_call_is_resumed_through_a_busy_server() {
         }
     });
 }
+
+#[test]
+fn a_subscribed_resource_counts_as_changed_once_the_notification_stream_is_open() {
+    scene(|_| async {
+        let (http, server) = connected(2, status(503)).await;
+        let mut events = server.events();
+        server.subscribe("test://hello");
+        until("the third request", || gets(&http) == 3).await;
+        event(&mut events, |event| matches!(event, Event::ResourceUpdated { .. }).then_some(())).await;
+        server.close().await;
+    });
+}

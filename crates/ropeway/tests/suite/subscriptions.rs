@@ -1,9 +1,10 @@
 //! Subscriptions of one connection: retried after a failure, and independent of each other.
 
+use ropeway::Event;
 use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::json;
 
-use crate::hasty::{SOON, in_process, ms, until};
+use crate::hasty::{SOON, echo, event, in_process, ms, until};
 use crate::scene::scene;
 
 fn refusal(code: i64) -> Fault {
@@ -83,5 +84,29 @@ fn changes_before_an_acknowledgement_become_one_request() {
         until("all of them", has_all).await;
         assert!(scripted.received_of("subscriptions/listen").len() < 20);
         server.close().await;
+    });
+}
+
+#[test]
+fn a_subscribed_resource_counts_as_changed_after_a_time_without_notifications() {
+    scene(|_| async {
+        for (script, method) in [(Script::legacy(), "resources/subscribe"), (Script::modern(), "subscriptions/listen")]
+        {
+            let exit = FaultTrigger::tool("echo").connection(1);
+            let (scripted, server) = in_process(script.fault(exit, Fault::ExitAfterAnswer)).await;
+            server.subscribe("test://hello");
+            let is_requested = || scripted.received_of(method).iter().any(|it| it.to_string().contains("test://hello"));
+            until("the subscription", is_requested).await;
+            tokio::time::sleep(ms(200)).await;
+            let mut events = server.events();
+            let is_update = |event: Event| matches!(event, Event::ResourceUpdated { uri, .. } if uri == "test://hello");
+            echo(&server).await.expect("the last answer of the connection");
+            event(&mut events, |event| is_update(event).then_some(())).await;
+            if method == "subscriptions/listen" {
+                scripted.end_listening();
+                event(&mut events, |event| is_update(event).then_some(())).await;
+            }
+            server.close().await;
+        }
     });
 }

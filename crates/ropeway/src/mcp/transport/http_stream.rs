@@ -260,7 +260,9 @@ impl Http {
         link.set_streaming(true);
         if had_failure && resume.last.is_none() {
             // Changes without a stream went unnoticed.
-            link.pending.host().mark_all_changed();
+            let host = link.pending.host();
+            host.mark_all_changed();
+            host.subscriptions.all_confirmed().iter().for_each(|uri| host.mark_resource_changed(uri));
         }
         drop(link);
         drop(opened.take());

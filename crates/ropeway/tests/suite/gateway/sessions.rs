@@ -86,6 +86,8 @@ fn a_restored_session_gets_the_changes_that_it_missed() {
         let directory = tempfile::tempdir().expect("a directory");
         let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
         let session = kit.session().await;
+        let subscribe = request(2, "resources/subscribe", json!({"uri": "test://counter"}));
+        assert_eq!(kit.post(&session, &subscribe).await.json()["result"], json!({}));
         kit.stop().await;
         let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
         assert_eq!(ping(&kit, &session).await, (200, Value::Null));
@@ -94,6 +96,7 @@ fn a_restored_session_gets_the_changes_that_it_missed() {
         for list in ["tools", "prompts", "resources"] {
             read_until(&mut first, &format!("notifications/{list}/list_changed")).await;
         }
+        read_until(&mut first, "notifications/resources/updated").await;
         // Later changes reach it as before, and those of the revival come once.
         drop(first);
         let mut second = stream().await;
@@ -101,6 +104,26 @@ fn a_restored_session_gets_the_changes_that_it_missed() {
         let read = read_until(&mut second, "notifications/prompts/list_changed").await;
         assert!(!read.contains("notifications/tools/list_changed"), "{read}");
         drop(second);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn restored_sessions_with_one_description_keep_their_own_subscriptions() {
+    scene(|_| async move {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        let (first, second) = (kit.session().await, kit.session().await);
+        for (session, uri) in [(&first, "test://counter"), (&second, "test://hello")] {
+            let subscribe = request(2, "resources/subscribe", json!({"uri": uri}));
+            assert_eq!(kit.post(session, &subscribe).await.json()["result"], json!({}));
+        }
+        kit.stop().await;
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        for (session, count) in [(&first, 1), (&second, 2)] {
+            assert_eq!(ping(&kit, session).await, (200, Value::Null));
+            until("the subscription", || kit.gateway.status().subscriptions == count).await;
+        }
         kit.stop().await;
     });
 }

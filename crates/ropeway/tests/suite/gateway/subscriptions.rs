@@ -161,6 +161,10 @@ fn subscriptions_survive_a_reload_of_their_server() {
             kit.gateway.reload(Config::default().with_server(replaced)).await.expect("a reload");
             until("another connection", || kit.scripted.connections() > before.0).await;
             until("the subscription again", || requested(&kit.scripted) > before.1).await;
+            // Changes may have gone unnoticed.
+            for stream in [&mut stream, &mut listener] {
+                read_until(stream, UPDATED).await;
+            }
             subscribed(&kit, &session).await;
             kit.scripted.touched(COUNTER);
             for stream in [&mut stream, &mut listener] {
@@ -169,6 +173,22 @@ fn subscriptions_survive_a_reload_of_their_server() {
             drop((stream, listener));
             kit.stop().await;
         }
+    });
+}
+
+#[test]
+fn a_change_before_the_acknowledgement_of_a_listener_follows_it() {
+    scene(|_| async move {
+        let on = FaultTrigger { name: Some("test://hello".to_owned()), ..FaultTrigger::method("resources/subscribe") };
+        let kit = GatewayKit::start(Script::legacy().fault(on, Fault::late(800))).await;
+        let mut listener = listen(&kit, &[COUNTER, "test://hello"]).await;
+        until("both requests", || kit.scripted.received_of("resources/subscribe").len() == 2).await;
+        tokio::time::sleep(ms(100)).await;
+        kit.scripted.touched(COUNTER);
+        assert_eq!(next_message(&mut listener).await["method"], "notifications/subscriptions/acknowledged");
+        assert_eq!(next_message(&mut listener).await["params"]["uri"], COUNTER);
+        drop(listener);
+        kit.stop().await;
     });
 }
 
