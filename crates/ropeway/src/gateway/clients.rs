@@ -181,10 +181,12 @@ impl Clients {
         lock(&self.legacy).get(&client)?.upgrade()
     }
 
-    /// Adds a listener.
-    pub(crate) fn add_listener(&self, exchange: &Arc<Exchange>, filter: ListenFilter) {
+    /// Adds a listener, and sends its acknowledgement before any change.
+    pub(crate) fn add_listener(&self, exchange: &Arc<Exchange>, filter: ListenFilter, acknowledgement: Frame) {
         let listener = Listener { exchange: Arc::downgrade(exchange), filter };
-        lock(&self.listeners).insert(exchange.key, listener);
+        let mut listeners = lock(&self.listeners);
+        exchange.outbound.send(acknowledgement);
+        listeners.insert(exchange.key, listener);
     }
 
     /// Removes a listener.

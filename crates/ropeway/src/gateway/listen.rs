@@ -89,12 +89,12 @@ async fn acknowledge(
         }
     }
     // The table of subscriptions has the resources.
-    shared.clients.add_listener(exchange, filter.clone());
+    let lists = filter.clone();
     filter.resource_subscriptions = confirmed;
     let acknowledged = serde_json::to_string(&filter).unwrap_or_else(|_| "{}".to_owned());
     let params = format!(r#""notifications":{acknowledged}"#);
     let message = listened("notifications/subscriptions/acknowledged", &params, &exchange.id());
-    exchange.outbound.send(Frame::new(FrameKind::Question, message));
+    shared.clients.add_listener(exchange, lists, Frame::new(FrameKind::Question, message));
     shared.subscriptions.begin_notifying(key);
     Ok(())
 }

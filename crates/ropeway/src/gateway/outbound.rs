@@ -9,8 +9,11 @@ use bytes::Bytes;
 
 use crate::sync::lock;
 
-/// Maximum number of frames that wait for a client.
+/// Maximum number of frames that wait for a client, without changes.
 const MAX_FRAMES: usize = 256;
+
+/// Maximum number of changes that wait for a client: one for each of its subscriptions, and lists.
+const MAX_CHANGES: usize = 1024;
 
 /// Maximum size of the frames that wait for a client. One larger frame is accepted while nothing else waits.
 const MAX_BYTES: usize = 4 << 20;
@@ -59,6 +62,8 @@ pub(crate) struct Outbound(Mutex<Queue>);
 #[derive(Debug, Default)]
 struct Queue {
     frames: VecDeque<Frame>,
+    /// Number of changes among the frames.
+    changes: usize,
     bytes: usize,
     dropped: u64,
     /// Whether the reader has to check the exchange, although no frame waits.
@@ -119,7 +124,7 @@ impl Outbound {
     /// Takes all waiting frames, oldest first.
     pub(crate) fn take(&self) -> Vec<Frame> {
         let mut queue = lock(&self.0);
-        queue.bytes = 0;
+        (queue.bytes, queue.changes) = (0, 0);
         std::mem::take(&mut queue.frames).into()
     }
 
@@ -132,10 +137,16 @@ impl Outbound {
 
 impl Queue {
     fn push(&mut self, frame: Frame) -> bool {
+        let is_change = frame.kind == FrameKind::Change;
+        if is_change && self.frames.contains(&frame) {
+            return true;
+        }
         while !self.fits(&frame) {
-            let superseded = self.position(|kind| kind == FrameKind::Progress);
+            let is_too_large = self.bytes + frame.text.len() > MAX_BYTES;
+            let makes_room = |kind| is_too_large || (kind == FrameKind::Change) == is_change;
+            let superseded = self.position(|kind| kind == FrameKind::Progress && makes_room(kind));
             let droppable = superseded.or_else(|| {
-                let expendable = |kind| matches!(kind, FrameKind::Log | FrameKind::Change);
+                let expendable = |kind| matches!(kind, FrameKind::Log | FrameKind::Change) && makes_room(kind);
                 self.position(expendable).filter(|_| frame.kind.must_arrive())
             });
             match droppable {
@@ -151,12 +162,17 @@ impl Queue {
             }
         }
         self.bytes += frame.text.len();
+        self.changes += usize::from(is_change);
         self.frames.push_back(frame);
         true
     }
 
     fn fits(&self, frame: &Frame) -> bool {
-        self.frames.is_empty() || (self.frames.len() < MAX_FRAMES && self.bytes + frame.text.len() <= MAX_BYTES)
+        let has_place = match frame.kind {
+            FrameKind::Change => self.changes < MAX_CHANGES,
+            _ => self.frames.len() - self.changes < MAX_FRAMES,
+        };
+        self.frames.is_empty() || (has_place && self.bytes + frame.text.len() <= MAX_BYTES)
     }
 
     fn position(&self, is_wanted: impl Fn(FrameKind) -> bool) -> Option<usize> {
@@ -166,6 +182,7 @@ impl Queue {
     fn drop_frame(&mut self, at: usize) {
         if let Some(frame) = self.frames.remove(at) {
             self.bytes -= frame.text.len();
+            self.changes -= usize::from(frame.kind == FrameKind::Change);
             self.dropped += 1;
         }
     }
@@ -208,6 +225,22 @@ mod tests {
         assert_eq!((texts[0].as_str(), texts.len()), ("1", MAX_FRAMES));
         assert_eq!(texts.last().map(String::as_str), Some("result"));
         assert_eq!(outbound.dropped(), 6);
+    }
+
+    #[test]
+    fn the_changes_of_all_subscriptions_wait_once_beside_other_frames() {
+        let outbound = Outbound::default();
+        for number in (0..MAX_CHANGES).chain(0..MAX_CHANGES) {
+            assert!(outbound.send(frame(FrameKind::Change, &number.to_string())));
+        }
+        assert_eq!(outbound.dropped(), 0);
+        for number in 0..MAX_FRAMES {
+            assert!(outbound.send(frame(FrameKind::Progress, &format!("p{number}"))));
+        }
+        assert!(outbound.send(frame(FrameKind::Change, "one more")));
+        assert!(outbound.send(frame(FrameKind::Response, "result")));
+        // The last change was dropped, and the oldest progress made room.
+        assert_eq!((outbound.dropped(), texts(&outbound).len()), (2, MAX_CHANGES + MAX_FRAMES));
     }
 
     #[test]

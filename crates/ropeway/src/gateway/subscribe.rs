@@ -19,7 +19,6 @@ use super::shared::GatewayShared;
 use super::startup::add_starting;
 use super::subscriptions::{GroupKey, SubscribedResource, Subscriber, SubscriberKey, SubscriptionLimit};
 use super::uris::UriRoute;
-use crate::mcp::SubscriptionHold;
 use crate::protocol::ClientParams;
 use crate::tool::{Alias, CallError};
 
@@ -354,8 +353,8 @@ async fn move_group(shared: &GatewayShared, group: &GroupKey, client: &Arc<Clien
     match shared.upstreams.subscription_place(&group.server, client).await {
         Ok(place) => {
             let placed = shared.subscriptions.place(group, place, restored);
-            if placed.has_moved || !restored.is_empty() {
-                placed.holds.iter().for_each(SubscriptionHold::note_gap);
+            if !placed.has_gap && !restored.is_empty() {
+                shared.subscriptions.report_gap(group, &placed.holds);
             }
             let confirmed = join_all(placed.holds.iter().map(|hold| hold.confirmed()));
             // Those that fail are requested again.

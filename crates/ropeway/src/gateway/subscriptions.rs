@@ -135,8 +135,8 @@ struct Group {
     place: Option<GroupPlace>,
     /// The slot of the server when the group was last placed.
     slot: Option<u64>,
-    /// Whether the group has lost its place, because its server was removed.
-    is_displaced: bool,
+    /// Whether its server was removed or replaced since the group was placed, so that changes may have gone unnoticed.
+    has_gap: bool,
     resources: HashMap<Arc<str>, GroupResource>,
 }
 
@@ -154,8 +154,8 @@ struct GroupPlace {
 #[derive(Default)]
 pub(crate) struct Placed<'a> {
     pub(crate) holds: Vec<SubscriptionHold>,
-    /// Whether the group was placed before, on a connection that it has left.
-    pub(crate) has_moved: bool,
+    /// Whether changes may have gone unnoticed. The subscribers are told.
+    pub(crate) has_gap: bool,
     _before: Option<Replaced<'a>>,
 }
 
@@ -341,6 +341,7 @@ impl Subscriptions {
             let held = group.resources.iter_mut().map(|(uri, resource)| (uri.clone(), resource.hold.take()));
             Replaced { subscriptions: self, key: key.clone(), link: place.link, held: held.collect(), _place: place }
         });
+        let has_gap = std::mem::take(&mut group.has_gap) || (before.is_some() && group.slot != to.slot);
         group.slot = to.slot;
         let all: Vec<Arc<str>> = if has_moved { group.resources.keys().cloned().collect() } else { Vec::new() };
         let named: &[Arc<str>] = if has_moved { &all } else { uris };
@@ -354,10 +355,21 @@ impl Subscriptions {
             holds.push(hold);
         }
         let replaced = group.place.replace(GroupPlace { link, connection: to.connection });
-        let has_moved = before.is_some() || std::mem::take(&mut group.is_displaced);
         drop(table);
         drop(replaced);
-        Placed { holds, has_moved, _before: before }
+        if has_gap {
+            self.report_gap(key, &holds);
+        }
+        Placed { holds, has_gap, _before: before }
+    }
+
+    /// Tells the subscribers of a group that resources may have changed, once their subscriptions are confirmed.
+    pub(crate) fn report_gap(&self, key: &GroupKey, holds: &[SubscriptionHold]) {
+        for hold in holds.iter().filter(|hold| hold.note_gap()) {
+            // The others on the connection have missed nothing.
+            let notified = lock(&self.table).subscribers_in(key, hold.uri());
+            notified.iter().for_each(|(server, subscriber, client_uri)| self.send(server, subscriber, client_uri));
+        }
     }
 
     /// Takes the groups whose server was restarted with other settings, or whose shared connection was replaced, each with one of
@@ -383,10 +395,9 @@ impl Subscriptions {
                 continue;
             }
             group.slot = slot;
+            group.has_gap |= group.place.is_some();
             if slot.is_none() {
-                let place = take_place(group, links, key);
-                group.is_displaced |= place.is_some();
-                unused.extend(place);
+                unused.extend(take_place(group, links, key));
                 continue;
             }
             let keys = group.resources.values().flat_map(|resource| &resource.subscribers);
@@ -401,7 +412,7 @@ impl Subscriptions {
     /// Notifies all subscribers of a changed resource that may use its server.
     pub(crate) fn notify(&self, link: LinkKey, uri: &str) {
         let notified = lock(&self.table).subscribers_of(link, uri);
-        notified.into_iter().for_each(|(server, subscriber, client_uri)| self.send(&server, &subscriber, &client_uri));
+        notified.iter().for_each(|(server, subscriber, client_uri)| self.send(server, subscriber, client_uri));
     }
 
     fn send(&self, server: &Alias, subscriber: &Subscriber, client_uri: &str) {
@@ -446,21 +457,25 @@ impl Table {
         unused.and_then(|group| group.place)
     }
 
-    /// Returns the subscribers to notify of a change.
-    fn subscribers_of(&mut self, link: LinkKey, uri: &str) -> Vec<(Alias, Subscriber, Arc<str>)> {
-        let groups = self.links.get(&link).and_then(|uris| uris.get(uri));
+    /// Returns the subscribers of a group to notify of a change. Listeners without an acknowledgement are notified after it.
+    fn subscribers_in(&mut self, key: &GroupKey, uri: &str) -> Vec<(Alias, Subscriber, Arc<str>)> {
+        let resource = self.groups.get(key).and_then(|group| group.resources.get(uri));
         let mut found = Vec::new();
-        for key in groups.into_iter().flatten() {
-            let resource = self.groups.get(key).and_then(|group| group.resources.get(uri));
-            for (subscriber, client_uri) in resource.into_iter().flat_map(|resource| &resource.subscribers) {
-                let Some(state) = self.subscribers.get_mut(subscriber) else { continue };
-                match &mut state.early {
-                    Some(early) => drop(early.insert(client_uri.clone())),
-                    None => found.push((key.server.clone(), state.subscriber.clone(), client_uri.clone())),
-                }
+        for (subscriber, client_uri) in resource.into_iter().flat_map(|resource| &resource.subscribers) {
+            let Some(state) = self.subscribers.get_mut(subscriber) else { continue };
+            match &mut state.early {
+                Some(early) => drop(early.insert(client_uri.clone())),
+                None => found.push((key.server.clone(), state.subscriber.clone(), client_uri.clone())),
             }
         }
         found
+    }
+
+    /// Returns the subscribers on a connection to notify of a change.
+    fn subscribers_of(&mut self, link: LinkKey, uri: &str) -> Vec<(Alias, Subscriber, Arc<str>)> {
+        let groups = self.links.get(&link).and_then(|uris| uris.get(uri));
+        let groups: Vec<GroupKey> = groups.into_iter().flatten().cloned().collect();
+        groups.iter().flat_map(|key| self.subscribers_in(key, uri)).collect()
     }
 }
 

@@ -221,8 +221,10 @@ fn is_method_not_found(error: &RequestError) -> bool {
 
 /// How a `subscriptions/listen` request ends.
 enum ListenEnd {
-    /// The server has ended or refused it.
-    Ended(RequestResult),
+    /// The server has refused it.
+    Refused(RequestError),
+    /// It ended otherwise, such as with its link.
+    Ended,
     /// Other subscriptions are requested.
     Changed,
 }
@@ -251,10 +253,10 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
                 listening.replaced = Some(request);
                 continue;
             }
-            ListenEnd::Ended(Err(error @ RequestError::Refused(_))) => Arc::new(error),
-            ListenEnd::Ended(_) => {
+            ListenEnd::Refused(error) => Arc::new(error),
+            ListenEnd::Ended => {
                 listening.replaced = None;
-                listening.has_gap = true;
+                listening.gap = Gap::Open;
                 subscriptions.reset();
                 tokio::time::sleep(backoff.next_wait()).await;
                 continue;
@@ -263,6 +265,7 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
         listening.replaced = None;
         // The server may allow only one request at a time.
         if overlaps {
+            listening.gap = Gap::Open;
             subscriptions.reset();
             continue;
         }
@@ -314,11 +317,19 @@ fn filter(session: &Session, uris: &BTreeSet<Arc<str>>) -> Option<Map<String, Va
 
 type ListenRequest = std::pin::Pin<Box<dyn Future<Output = RequestResult> + Send>>;
 
+/// A time without an acknowledged request, in which changes may go unnoticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gap {
+    None,
+    Open,
+    /// Changes are assumed, and again when the gap ends.
+    Reported,
+}
+
 /// The acknowledgements of `subscriptions/listen` requests.
 struct Listening<'a> {
     host: &'a Host,
-    /// Whether changes may have gone unnoticed, because a request has ended. They are reported once the next one is acknowledged.
-    has_gap: bool,
+    gap: Gap,
     /// The request that the current one replaces, until the current one is acknowledged.
     replaced: Option<ListenRequest>,
     /// The number of acknowledgements from which on the current request is acknowledged.
@@ -329,12 +340,20 @@ struct Listening<'a> {
 impl<'a> Listening<'a> {
     fn new(host: &'a Host) -> Self {
         let unaccepted = Backoff::new(RETRY_DELAY, MAX_UNACCEPTED_DELAY);
-        Self { host, has_gap: false, replaced: None, acknowledgement: 0, unaccepted }
+        Self { host, gap: Gap::None, replaced: None, acknowledgement: 0, unaccepted }
     }
 
-    /// Reports changes that may have gone unnoticed.
+    /// Reports changes that may have gone unnoticed so far.
+    fn report_gap(&mut self) {
+        if self.gap == Gap::Open {
+            self.host.mark_all_changed();
+            self.gap = Gap::Reported;
+        }
+    }
+
+    /// Reports changes that may have gone unnoticed until the acknowledgement.
     fn close_gap(&mut self) {
-        if std::mem::take(&mut self.has_gap) {
+        if std::mem::replace(&mut self.gap, Gap::None) != Gap::None {
             self.host.mark_all_changed();
         }
     }
@@ -351,8 +370,11 @@ impl<'a> Listening<'a> {
         loop {
             tokio::select! {
                 outcome = &mut *request => {
-                    self.close_gap();
-                    return ListenEnd::Ended(outcome);
+                    self.report_gap();
+                    return match outcome {
+                        Err(error @ RequestError::Refused(_)) if !is_acknowledged => ListenEnd::Refused(error),
+                        _ => ListenEnd::Ended,
+                    };
                 }
                 () = subscriptions.acknowledges(self.acknowledgement), if !is_acknowledged => {
                     (is_acknowledged, answer_by, self.replaced) = (true, None, None);
@@ -363,7 +385,7 @@ impl<'a> Listening<'a> {
                 }
                 () = sleep_until(answer_by), if answer_by.is_some() => {
                     answer_by = None;
-                    self.close_gap();
+                    self.report_gap();
                     let error = RequestError::Timeout { after: ACKNOWLEDGE_TIMEOUT, idle: false, hint: None };
                     subscriptions.fail_unconfirmed(&uris, &Arc::new(error));
                 }

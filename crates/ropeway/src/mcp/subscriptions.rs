@@ -45,6 +45,15 @@ struct Subscription {
     settled: Arc<Notify>,
 }
 
+impl Subscription {
+    /// Notes that changes may have gone unnoticed. Returns `true` if the subscription is confirmed.
+    fn note_gap(&mut self) -> bool {
+        let is_confirmed = matches!(self.status, SubscriptionStatus::Confirmed);
+        self.has_gap = !is_confirmed;
+        is_confirmed
+    }
+}
+
 /// The status of a subscription in the current session.
 #[derive(Clone, Debug)]
 enum SubscriptionStatus {
@@ -189,22 +198,19 @@ impl Subscriptions {
         subscription.settled.notify_waiters();
     }
 
-    /// Returns the confirmed subscriptions.
-    pub(crate) fn all_confirmed(&self) -> Vec<Arc<str>> {
-        let table = self.table();
-        let confirmed = table.wanted.iter().filter(|(_, it)| matches!(it.status, SubscriptionStatus::Confirmed));
-        confirmed.map(|(uri, _)| uri.clone()).collect()
+    /// Notes that changes to all resources may have gone unnoticed. Returns those with a confirmed subscription: the caller reports a
+    /// change to each, and the confirmation of each other one does.
+    pub(crate) fn note_gaps(&self) -> Vec<Arc<str>> {
+        let mut table = self.table();
+        let noted = table.wanted.iter_mut().map(|(uri, subscription)| (uri, subscription.note_gap()));
+        noted.filter(|(_, is_confirmed)| *is_confirmed).map(|(uri, _)| uri.clone()).collect()
     }
 
     /// Notes that changes to a resource may have gone unnoticed. Returns `true` if its subscription is confirmed: then the caller
     /// reports a change, and otherwise its confirmation does.
     #[cfg(feature = "gateway")]
     fn note_gap(&self, uri: &str) -> bool {
-        let mut table = self.table();
-        let Some(subscription) = table.wanted.get_mut(uri) else { return false };
-        let is_confirmed = matches!(subscription.status, SubscriptionStatus::Confirmed);
-        subscription.has_gap = !is_confirmed;
-        is_confirmed
+        self.table().wanted.get_mut(uri).is_some_and(Subscription::note_gap)
     }
 
     /// Records that the subscriptions of a `subscriptions/listen` request that are not confirmed have failed. Returns `true` if
@@ -304,11 +310,14 @@ impl SubscriptionHold {
         Self { host, uri }
     }
 
-    /// Reports a change once the server has confirmed the subscription, because changes before may have gone unnoticed.
-    pub(crate) fn note_gap(&self) {
-        if self.host.subscriptions.note_gap(&self.uri) {
-            self.host.mark_resource_changed(&self.uri);
-        }
+    pub(crate) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Reports a change once the server has confirmed the subscription, because changes before may have gone unnoticed. Returns
+    /// `true` if it is confirmed already: then nothing is reported.
+    pub(crate) fn note_gap(&self) -> bool {
+        self.host.subscriptions.note_gap(&self.uri)
     }
 
     /// Waits until the server has confirmed the subscription.

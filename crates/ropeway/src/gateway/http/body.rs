@@ -143,8 +143,10 @@ impl<'a> BodyBuffer<'a> {
         }
         if length > self.bytes.capacity() {
             // A copy into a larger buffer takes the memory of both. What is reserved and not written takes none.
-            let capacity = if length >= self.max / RESERVED_PARTS { self.max } else { self.held };
-            self.bytes.reserve_exact(capacity - self.bytes.len());
+            let is_sure = length >= self.max / RESERVED_PARTS;
+            if !is_sure || self.bytes.try_reserve_exact(self.max - self.bytes.len()).is_err() {
+                self.bytes.reserve_exact(self.held - self.bytes.len());
+            }
         }
         self.bytes.extend_from_slice(data);
         Ok(())

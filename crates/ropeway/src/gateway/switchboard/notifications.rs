@@ -20,7 +20,7 @@ use crate::protocol::Era;
 use crate::sync::lock;
 
 /// How a notification is routed.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Route {
     /// A list has changed, for all clients.
     Changed(ChangedList),
@@ -66,20 +66,23 @@ impl Route {
 impl Switchboard {
     /// Delivers a notification. Malformed ones are dropped.
     pub(super) fn route_notification(&self, key: LinkKey, method: &str, params: Option<&RawValue>, callers: &Callers) {
+        let route = Route::of(method);
+        // Its subscribers are found by the connection itself, which may not be known yet.
+        if let (Route::Updated, Some(params)) = (route, params) {
+            let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
+            if let (Some(uri), Some(subscriptions)) = (params["uri"].as_str(), self.subscriptions.upgrade()) {
+                subscriptions.notify(key, uri);
+            }
+            return;
+        }
         let Some(link) = self.link(key) else { return };
-        match (Route::of(method), params) {
+        match (route, params) {
             (Route::Changed(list), _) => {
                 // The bridge follows the tools of shared connections only.
                 let owner = link.client.as_ref().filter(|_| list == ChangedList::Tools).and_then(Weak::upgrade);
                 owner.iter().for_each(|client| self.clients.notify_isolated(list, client));
                 lock(&self.changed).extend(link.servers.into_iter().map(|server| (server, list)));
                 self.changed_notify.notify_one();
-            }
-            (Route::Updated, Some(params)) => {
-                let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
-                if let (Some(uri), Some(subscriptions)) = (params["uri"].as_str(), self.subscriptions.upgrade()) {
-                    subscriptions.notify(key, uri);
-                }
             }
             (Route::Log, Some(params)) => self.log(&link, params, callers),
             (Route::ElicitationComplete, Some(params)) => {
@@ -88,7 +91,7 @@ impl Switchboard {
                 }
             }
             (Route::Request, params) => self.pass_on(&link, method, params, callers),
-            (Route::Updated | Route::Log | Route::ElicitationComplete, None) | (Route::None, _) => {}
+            (Route::Updated | Route::None, _) | (Route::Log | Route::ElicitationComplete, None) => {}
         }
     }
 

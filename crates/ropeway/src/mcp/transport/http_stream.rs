@@ -75,6 +75,14 @@ impl StreamRefusal {
     }
 }
 
+/// The standalone streams of a session before the current one.
+#[derive(Clone, Copy)]
+struct StreamsBefore {
+    /// Whether the last request for one failed.
+    failed: bool,
+    was_open: bool,
+}
+
 /// The end of one attempt to read the standalone stream.
 enum StreamEnd {
     /// The stream was open. It may be resumed after the server's delay.
@@ -193,9 +201,11 @@ impl Http {
     async fn stream(this: Weak<Self>, opened: oneshot::Sender<()>) {
         let mut opened = Some(opened);
         let mut resume = ResumeState::new(Duration::from_secs(1), MAX_RETRY);
-        let mut failures: u32 = 0;
+        let (mut failures, mut was_open) = (0_u32, false);
         loop {
-            let end = Self::stream_once(&this, &mut resume, &mut opened, failures > 0).await;
+            let before = StreamsBefore { failed: failures > 0, was_open };
+            let end = Self::stream_once(&this, &mut resume, &mut opened, before).await;
+            was_open |= matches!(end, StreamEnd::Closed { .. });
             failures = if matches!(end, StreamEnd::Closed { .. }) { 0 } else { failures.saturating_add(1) };
             let wait = match end {
                 StreamEnd::LinkDropped => return,
@@ -232,7 +242,7 @@ impl Http {
         this: &Weak<Self>,
         resume: &mut ResumeState,
         opened: &mut Option<oneshot::Sender<()>>,
-        had_failure: bool,
+        before: StreamsBefore,
     ) -> StreamEnd {
         let Some(link) = this.upgrade() else { return StreamEnd::LinkDropped };
         let (auth, url, limit) = (link.client.auth.clone(), link.client.url.clone(), link.client.limit);
@@ -258,11 +268,15 @@ impl Http {
             return StreamEnd::Refused(Box::new(link.client.error_response(response).await));
         }
         link.set_streaming(true);
-        if had_failure && resume.last.is_none() {
+        if resume.last.is_none() {
             // Changes without a stream went unnoticed.
             let host = link.pending.host();
-            host.mark_all_changed();
-            host.subscriptions.all_confirmed().iter().for_each(|uri| host.mark_resource_changed(uri));
+            if before.failed {
+                host.mark_all_changed();
+            }
+            if before.failed || before.was_open {
+                host.subscriptions.note_gaps().iter().for_each(|uri| host.mark_resource_changed(uri));
+            }
         }
         drop(link);
         drop(opened.take());

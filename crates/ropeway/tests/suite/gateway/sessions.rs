@@ -129,6 +129,33 @@ fn restored_sessions_with_one_description_keep_their_own_subscriptions() {
 }
 
 #[test]
+fn a_restored_session_tells_no_other_session_of_changes() {
+    scene(|_| async move {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        let (first, second) = (kit.session().await, kit.session().await);
+        let subscribe = request(2, "resources/subscribe", json!({"uri": "test://counter"}));
+        for session in [&first, &second] {
+            assert_eq!(kit.post(session, &subscribe).await.json()["result"], json!({}));
+        }
+        kit.stop().await;
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        let mut streams = Vec::new();
+        for session in [&first, &second] {
+            assert_eq!(ping(&kit, session).await, (200, Value::Null));
+            let mut stream = kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{session}"))).await;
+            read_until(&mut stream, "notifications/resources/updated").await;
+            streams.push(stream);
+        }
+        let again = read_until(&mut streams[0], "notifications/resources/updated");
+        let quiet = tokio::time::timeout(ms(500), again).await;
+        assert!(quiet.is_err(), "{quiet:?}");
+        drop(streams);
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_deleted_session_stays_deleted_after_a_restart() {
     scene(|_| async move {
         let directory = tempfile::tempdir().expect("a directory");
