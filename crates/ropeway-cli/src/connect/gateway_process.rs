@@ -46,7 +46,7 @@ pub(crate) struct RunningStatus {
     /// Servers whose tools were listed at least once.
     #[serde(default)]
     pub(crate) listed: Vec<Alias>,
-    /// The last error of each other server that failed.
+    /// The last error of each server that failed, also if it is connected again.
     #[serde(default)]
     failures: Vec<(Alias, String)>,
     /// Open connections of clients, without the one that asked.
@@ -62,7 +62,7 @@ impl RunningStatus {
         Ok(status)
     }
 
-    /// Returns the last error of a server that was never available.
+    /// Returns the last error of a server, also if it is connected again.
     pub(crate) fn failure(&self, alias: &Alias) -> Option<&str> {
         self.failures.iter().find(|(server, _)| server == alias).map(|(_, cause)| cause.as_str())
     }

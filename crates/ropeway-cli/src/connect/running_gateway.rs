@@ -62,8 +62,10 @@ pub(crate) async fn attach(
         match Availability::of(&status, &alias, state) {
             // A lazy server is available there, and starts at the first call.
             Availability::Usable => {}
-            Availability::Starting | Availability::Returning if is_single => return Err(down(&alias, state)),
-            Availability::Returning => say(&warning(&format!("{} in the running gateway", described(&alias, state)))),
+            Availability::Starting | Availability::Returning if is_single => return Err(down(&status, &alias, state)),
+            Availability::Returning => {
+                say(&warning(&format!("{} in the running gateway", described(&status, &alias, state))));
+            }
             Availability::Starting => {
                 entry.settings = ServerSettings::Down { cause: STARTING.to_owned() };
                 starting.insert(alias);
@@ -219,15 +221,21 @@ fn is_shared(config: &ServerConfig) -> bool {
 }
 
 /// Returns the failure of a command whose only server is down.
-fn down(alias: &Alias, state: &ServerState) -> Failure {
-    let failure = Failure::new(Exit::Unreachable, format!("{} in the running gateway", described(alias, state)));
+fn down(status: &RunningStatus, alias: &Alias, state: &ServerState) -> Failure {
+    let described = described(status, alias, state);
+    let failure = Failure::new(Exit::Unreachable, format!("{described} in the running gateway"));
     failure.hint("see `ropeway status`; --direct starts a separate server for one command")
 }
 
-fn described(alias: &Alias, state: &ServerState) -> String {
-    match state {
-        ServerState::Down { cause } => format!("server `{alias}` is down ({})", clean_line(cause)),
-        _ => format!("server `{alias}` is not ready"),
+fn described(status: &RunningStatus, alias: &Alias, state: &ServerState) -> String {
+    let cause = match state {
+        ServerState::Down { cause } => Some(cause.as_str()),
+        // The gateway may just be making another attempt.
+        _ => status.failure(alias),
+    };
+    match cause {
+        Some(cause) => format!("server `{alias}` is down ({})", clean_line(cause)),
+        None => format!("server `{alias}` is not ready"),
     }
 }
 
@@ -254,4 +262,21 @@ async fn wait_until_loaded(
 
 fn warn(reason: &str) {
     say(&warning(&format!("{reason}; starting the servers for this command")));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_being_reconnected_is_down_for_its_last_reason() {
+        let counts =
+            json!({"servers": [], "failures": [["a", "it exited"]], "connections": 1, "sessions": 0, "requests": 0});
+        let status: RunningStatus = serde_json::from_value(counts).expect("a status");
+        let described = |alias: &str| described(&status, &alias.into(), &ServerState::Connecting);
+        assert_eq!(described("a"), "server `a` is down (it exited)");
+        assert_eq!(described("b"), "server `b` is not ready");
+    }
 }

@@ -185,12 +185,11 @@ impl Bridge {
         slots.iter().filter(|slot| slot.snapshot().version > 0).map(|slot| slot.alias().clone()).collect()
     }
 
-    /// Returns the last error of each server whose tools were never listed.
+    /// Returns the last error of each server that failed, also if it is connected again.
     #[cfg(feature = "gateway")]
-    pub(crate) fn start_failures(&self) -> Vec<(Alias, String)> {
+    pub(crate) fn last_failures(&self) -> Vec<(Alias, String)> {
         let slots = self.slots();
-        let failed = slots.iter().filter(|slot| slot.snapshot().version == 0);
-        failed.filter_map(|slot| Some((slot.alias().clone(), slot.last_error()?.message))).collect()
+        slots.iter().filter_map(|slot| Some((slot.alias().clone(), slot.last_error()?.message))).collect()
     }
 
     /// Returns the connection to a server, once the bridge is started. Do not close it: other entries may share it.

@@ -58,7 +58,7 @@ struct SocketStatus {
     servers: Vec<ServerStatus>,
     /// Servers whose tools are known. If one of them is down, it is being reconnected.
     listed: Vec<Alias>,
-    /// The last error of each server whose tools are not known. If one of them is connecting, it is not for the first time.
+    /// The last error of each server that failed. If its tools are not known and it is connecting, it is not for the first time.
     failures: Vec<(Alias, String)>,
 }
 
@@ -185,7 +185,7 @@ fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     let result = match &*method {
         "ropeway/status" => {
             let (servers, listed) = (shared.bridge.statuses(), shared.bridge.listed_servers());
-            let failures = shared.bridge.start_failures();
+            let failures = shared.bridge.last_failures();
             let status = SocketStatus { counts: shared.status(), servers, listed, failures };
             serde_json::to_vec(&status).ok()?
         }
