@@ -272,30 +272,44 @@ fn hostile_keywords_do_not_panic() {
     }
 }
 
-/// Writes the code for recorded servers, one module each, so that compilers can check all of it:
-/// `ROPEWAY_CORPUS` is a folder of records with a `tools_list`, and `ROPEWAY_GENERATED` receives the files.
-#[test]
-#[ignore = "needs recorded servers"]
-fn code_for_recorded_servers_is_written() {
-    let variable = |name: &str| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set")));
-    let (corpus, output) = (variable("ROPEWAY_CORPUS"), variable("ROPEWAY_GENERATED"));
-    let mut tools = 0;
-    let mut modules = String::new();
-    let mut records: Vec<PathBuf> =
-        std::fs::read_dir(&corpus).expect("records").map(|entry| entry.expect("an entry").path()).collect();
+/// Returns the tools of this folder, and of the recorded servers in the folder `ROPEWAY_CORPUS`, or next to the repository.
+fn recorded() -> Vec<(String, Value)> {
+    let read =
+        |path: &Path| -> Value { serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON") };
+    let mut all = vec![("odd".to_owned(), read(&folder().join("tools.json")))];
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let corpus = std::env::var_os("ROPEWAY_CORPUS").map_or_else(beside, PathBuf::from).join("servers");
+    let entries = std::fs::read_dir(corpus).into_iter().flatten();
+    let mut records: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     records.sort();
-    for (at, path) in records.iter().enumerate() {
-        let record: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON");
-        let Some(list) = record["tools_list"].get("tools").filter(|tools| tools.is_array()) else { continue };
-        tools += list.as_array().map_or(0, Vec::len);
-        let name = record["server_info"]["name"].as_str().unwrap_or("server");
+    for record in records.iter().map(|path| read(path)) {
+        let name = record["server_info"]["name"].as_str().unwrap_or("server").to_owned();
+        all.extend(
+            record["tools_list"].get("tools").filter(|tools| tools.is_array()).map(|tools| (name, tools.clone())),
+        );
+    }
+    all
+}
+
+/// With `ROPEWAY_GENERATED`, the code is written to this folder, one module per server, so that compilers can check it.
+#[test]
+fn code_for_recorded_servers_has_all_of_their_tools() {
+    let output = std::env::var_os("ROPEWAY_GENERATED").map(PathBuf::from);
+    let write = |name: String, text: &str| {
+        output.iter().for_each(|folder| std::fs::write(folder.join(&name), text).expect("a file"));
+    };
+    let mut modules = String::new();
+    for (at, (name, tools)) in recorded().iter().enumerate() {
+        let server = server(name, name, tools);
         for (language, extension) in LANGUAGES {
-            let code = language.generate(&server(name, name, list));
-            std::fs::write(output.join(format!("server_{at}.{extension}")), code).expect("a file");
+            let code = language.generate(&server);
+            let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+            for tool in server.tools.iter().map(|tool| tool.name.as_str()).filter(is_plain) {
+                assert!(code.contains(tool), "`{tool}` of {name} is not in the code ({extension})");
+            }
+            write(format!("server_{at}.{extension}"), &code);
         }
         modules.push_str(&format!("pub mod server_{at};\n"));
     }
-    std::fs::write(output.join("lib.rs"), modules).expect("a file");
-    println!("{tools} tools");
-    assert!(tools > 0);
+    write("lib.rs".to_owned(), &modules);
 }
