@@ -347,8 +347,8 @@ fn spawn<F: Future<Output = ()> + Send + 'static>(
 }
 
 /// Places a group, or its `restored` subscriptions if it is placed already, on the current connection of its clients' calls, whether
-/// or not it is established yet. The clients are told that these resources may have changed, once their server has confirmed that it
-/// reports changes.
+/// or not it is established yet. Reports a change of each resource to the clients once the server has confirmed its subscription,
+/// because earlier ones may have gone unnoticed.
 async fn move_group(shared: &GatewayShared, group: &GroupKey, client: &Arc<Client>, restored: &[Arc<str>]) {
     match shared.upstreams.subscription_place(&group.server, client).await {
         Ok(place) => {

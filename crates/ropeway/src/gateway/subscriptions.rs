@@ -154,7 +154,7 @@ struct GroupPlace {
 #[derive(Default)]
 pub(crate) struct Placed<'a> {
     pub(crate) holds: Vec<SubscriptionHold>,
-    /// Whether changes may have gone unnoticed. The subscribers are told.
+    /// Whether changes may have gone unnoticed, which is reported to the subscribers.
     pub(crate) has_gap: bool,
     _before: Option<Replaced<'a>>,
 }

@@ -24,7 +24,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Size above which a body counts as large: its client has to send it at a minimum rate.
 const SMALL_BODY: usize = 64 << 10;
 
-/// The part of a body that has to arrive before memory for all of it is reserved.
+/// Memory for a whole body is reserved once one part in this many has arrived.
 const RESERVED_PARTS: usize = 8;
 
 /// Minimum bytes per second of a large body.
