@@ -1,6 +1,7 @@
 //! The end of a command: its output in a pager, its failure, and its deadline.
 
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 use ropeway::mcp::{end_children, end_descendants, ignore_interrupts};
@@ -30,13 +31,45 @@ pub(super) fn page(text: &str) -> Result<(), Failure> {
     print_unredacted(text)
 }
 
-/// Prints the failure of a command and returns its exit code.
-pub(super) fn finish(done: Result<Exit, Failure>, is_document: bool) -> ExitCode {
+/// Prints the failure of a command and returns its exit code. `report` is shared with the watchdog, if one runs.
+pub(super) fn finish(done: Result<Exit, Failure>, is_document: bool, report: &Report) -> ExitCode {
     let exit = done.unwrap_or_else(|failure| {
-        fail(&failure, is_document);
+        report.print_once(|| fail(&failure, is_document));
         failure.exit()
     });
     ExitCode::from(exit as u8)
+}
+
+/// The right to print the failure of a command, which the command and its watchdog share: both may notice a deadline at
+/// the same moment, and the first one prints. The lock is held while it prints.
+#[derive(Clone, Default)]
+pub(super) struct Report(Arc<Mutex<bool>>);
+
+impl Report {
+    /// Prints unless the watchdog has printed. Waits if it is printing, which ends the process.
+    fn print_once(&self, print: impl FnOnce()) {
+        let mut is_printed = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !std::mem::replace(&mut *is_printed, true) {
+            print();
+        }
+    }
+
+    /// Prints unless the command has begun to, which may be stuck at that. Returns `true` if it printed; the command then
+    /// waits for the end of the process.
+    fn print_last(&self, print: impl FnOnce()) -> bool {
+        let mut is_printed = match self.0.try_lock() {
+            Ok(is_printed) => is_printed,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        if *is_printed {
+            return false;
+        }
+        *is_printed = true;
+        print();
+        std::mem::forget(is_printed);
+        true
+    }
 }
 
 /// Prints a failure to standard error and, with `--json`, as the document on standard output, unless the command has
@@ -50,7 +83,7 @@ fn fail(failure: &Failure, is_document: bool) {
 }
 
 /// Kills the process after the deadline, even if it is stuck.
-pub(super) fn watch(deadline: Deadline, is_document: bool) {
+pub(super) fn watch(deadline: Deadline, is_document: bool, report: Report) {
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         let end = deadline.at() + FORCE;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
@@ -60,7 +93,9 @@ pub(super) fn watch(deadline: Deadline, is_document: bool) {
         }
         end_children();
         leave();
-        fail(&deadline.failure(), is_document);
+        if !report.print_last(|| fail(&deadline.failure(), is_document)) {
+            std::thread::sleep(FORCE);
+        }
         std::process::exit(Exit::Timeout as i32);
     });
     // Without a thread, the deadline of the runtime still applies.
@@ -80,4 +115,30 @@ pub(super) fn leave_terminal() {
     line_editor::restore();
     hidden_input::restore();
     pager::restore();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_and_its_watchdog_print_one_failure() {
+        let report = Report::default();
+        let mut printed = 0;
+        report.print_once(|| printed += 1);
+        report.print_once(|| printed += 1);
+        assert!(!report.print_last(|| printed += 1));
+        assert_eq!(printed, 1);
+    }
+
+    #[test]
+    fn a_watchdog_does_not_wait_for_a_command_that_is_stuck_at_printing() {
+        let report = Report::default();
+        let mut printed = 0;
+        report.print_once(|| assert!(!report.print_last(|| printed += 1)));
+        let report = Report::default();
+        assert!(report.print_last(|| printed += 1));
+        assert!(!report.print_last(|| printed += 1), "the command waits from now on");
+        assert_eq!(printed, 1);
+    }
 }

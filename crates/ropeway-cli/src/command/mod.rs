@@ -55,7 +55,7 @@ use ropeway::mcp::{
 };
 use tokio::signal::unix::SignalKind;
 
-use self::finish::{finish, leave, leave_terminal, page, watch};
+use self::finish::{Report, finish, leave, leave_terminal, page, watch};
 use crate::arguments::command_rewrite::{asks_for_json, rewrite};
 use crate::completion;
 use crate::connect::command_context::CommandContext;
@@ -253,9 +253,10 @@ impl CommandLine {
         };
         let is_protocol = matches!(&self.command, Some(Command::Serve(serve)) if serve.is_stdio());
         let is_document = json && !is_lines && !is_protocol;
+        let report = Report::default();
         let trust = match TrustMode::new(trust, std::env::var_os(VARIABLE)) {
             Ok(trust) => trust,
-            Err(failure) => return finish(Err(failure), is_document),
+            Err(failure) => return finish(Err(failure), is_document, &report),
         };
         let pager = Pager::new(no_pager);
         let mut context = CommandContext::new(json, timeout, verbose > 0, trust, pager.clone());
@@ -264,12 +265,12 @@ impl CommandLine {
         }
         let log = match log_file.map(|file| open_log(&file, &context.events, log_payloads)).transpose() {
             Ok(log) => log,
-            Err(failure) => return finish(Err(failure), is_document),
+            Err(failure) => return finish(Err(failure), is_document, &report),
         };
         let is_gateway = matches!(self.command, Some(Command::Serve(_)));
         // A gateway ends with its own time limit after the deadline.
         if let Some(deadline) = context.deadline.as_ref().filter(|_| !is_gateway) {
-            watch(deadline.clone(), is_document);
+            watch(deadline.clone(), is_document, report.clone());
         }
         if verbose > 0 {
             verbose_log::start(verbose);
@@ -307,7 +308,7 @@ impl CommandLine {
         // Writes the last events.
         drop(log);
         let done = done.and_then(|done| done);
-        finish(page(&pager.take()).and(done), is_document)
+        finish(page(&pager.take()).and(done), is_document, &report)
     }
 }
 
