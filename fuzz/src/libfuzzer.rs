@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use ropeway::testing::fuzz::{Mutator, Target};
+use ropeway_testing::fuzz::{Mutator, Target};
 
 fn target() -> &'static Target {
     static TARGET: OnceLock<&'static Target> = OnceLock::new();

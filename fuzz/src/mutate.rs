@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ropeway::testing::fuzz::{Mutator, Target};
+use ropeway_testing::fuzz::{Mutator, Target};
 
 /// Time limit per input.
 const LIMIT: Duration = Duration::from_secs(5);

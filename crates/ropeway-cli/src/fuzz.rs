@@ -1,7 +1,7 @@
 //! Handling of untrusted text, checked with mutations of a few inputs.
 
-use ropeway::testing::fuzz::Mutator;
-use ropeway::tool::ToolDefinition;
+use ropeway_core::tool::ToolDefinition;
+use ropeway_testing::fuzz::Mutator;
 use serde_json::{Value, json};
 
 use crate::arguments::argument::RawArguments;

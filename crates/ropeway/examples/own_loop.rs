@@ -5,7 +5,8 @@
 
 use std::io::Write;
 
-use ropeway::agent::{self, GenerateRequest, ToolCallRequest};
+use ropeway::agent;
+use ropeway::agent::{GenerateRequest, ToolCallRequest};
 use ropeway::prelude::*;
 use ropeway::tool::ToolCallError;
 use serde::Deserialize;

@@ -1,82 +1,66 @@
 //! The error type for programs that use several parts of the crate.
 
-/// Any error of this crate, for functions that use several parts of it.
-///
-/// Every error type of the public API converts into it with `?`. The message and the chain of causes are those of the original error.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
+/// Defines [`Error`] and its conversions: `#[features] /// docs  Variant: Type,`.
+macro_rules! errors {
+    ($($(#[doc = $doc:literal])+ $(#[cfg($feature:meta)])? $variant:ident: $error:ty,)+) => {
+        /// Any error of this crate, for functions that use several parts of it.
+        ///
+        /// Every error type of the public API converts into it with `?`. The message and the chain of causes are those of the
+        /// original error.
+        #[derive(Debug, thiserror::Error)]
+        #[non_exhaustive]
+        pub enum Error {
+            $(
+                $(#[doc = $doc])+
+                $(#[cfg($feature)])?
+                #[error(transparent)]
+                $variant(Box<$error>),
+            )+
+        }
+
+        $(
+            $(#[cfg($feature)])?
+            impl From<$error> for Error {
+                fn from(error: $error) -> Self {
+                    Self::$variant(Box::new(error))
+                }
+            }
+        )+
+    };
+}
+
+errors! {
     /// A tool call returned no result.
-    #[error(transparent)]
-    Call(Box<crate::tool::CallError>),
+    Call: crate::tool::CallError,
     /// A tool call failed, or its result does not have the expected type.
-    #[error(transparent)]
-    Result(Box<crate::envelope::ResultError>),
+    Result: crate::envelope::ResultError,
     /// A connection could not be established.
     #[cfg(feature = "mcp")]
-    #[error(transparent)]
-    Connect(Box<crate::mcp::ConnectError>),
+    Connect: crate::mcp::ConnectError,
     /// A configuration is invalid or cannot be read.
-    #[cfg(feature = "bridge")]
-    #[error(transparent)]
-    Config(Box<crate::config::ConfigError>),
+    Config: crate::config::ConfigError,
     /// A bridge could not be built or started.
     #[cfg(feature = "bridge")]
-    #[error(transparent)]
-    Bridge(Box<crate::bridge::BridgeError>),
+    Bridge: crate::bridge::BridgeError,
     /// A gateway could not be built or started.
     #[cfg(feature = "gateway")]
-    #[error(transparent)]
-    Gateway(Box<crate::gateway::GatewayError>),
+    Gateway: crate::gateway::GatewayError,
     /// Stored tokens could not be read, written or locked.
     #[cfg(feature = "mcp")]
-    #[error(transparent)]
-    TokenStore(Box<crate::oauth::StoreError>),
+    TokenStore: crate::oauth::StoreError,
     /// A `ropeway.lock` file could not be read or written.
-    #[cfg(feature = "bridge")]
-    #[error(transparent)]
-    Lock(Box<crate::lock::LockError>),
+    Lock: crate::lock::LockError,
     /// A model provider refused a request or could not be reached.
     #[cfg(feature = "providers")]
-    #[error(transparent)]
-    Provider(Box<crate::provider::ProviderError>),
+    Provider: crate::provider::ProviderError,
     /// Text, such as a reply or a recording, does not have the expected format.
-    #[error(transparent)]
-    Parse(Box<crate::parse_error::ParseError>),
+    Parse: crate::ParseError,
     /// An agent could not be built, or its turn failed.
     #[cfg(feature = "agent")]
-    #[error(transparent)]
-    Agent(Box<crate::agent::AgentError>),
+    Agent: crate::agent::AgentError,
     /// A generation failed.
     #[cfg(feature = "agent")]
-    #[error(transparent)]
-    Generate(Box<crate::agent::GenerateError>),
-}
-
-macro_rules! from {
-    ($($(#[$feature:meta])? $variant:ident: $error:ty,)+) => {$(
-        $(#[$feature])?
-        impl From<$error> for Error {
-            fn from(error: $error) -> Self {
-                Self::$variant(Box::new(error))
-            }
-        }
-    )+};
-}
-
-from! {
-    Call: crate::tool::CallError,
-    Result: crate::envelope::ResultError,
-    #[cfg(feature = "mcp")] Connect: crate::mcp::ConnectError,
-    #[cfg(feature = "bridge")] Config: crate::config::ConfigError,
-    #[cfg(feature = "bridge")] Bridge: crate::bridge::BridgeError,
-    #[cfg(feature = "gateway")] Gateway: crate::gateway::GatewayError,
-    #[cfg(feature = "bridge")] Lock: crate::lock::LockError,
-    #[cfg(feature = "mcp")] TokenStore: crate::oauth::StoreError,
-    #[cfg(feature = "providers")] Provider: crate::provider::ProviderError,
-    Parse: crate::parse_error::ParseError,
-    #[cfg(feature = "agent")] Agent: crate::agent::AgentError,
-    #[cfg(feature = "agent")] Generate: crate::agent::GenerateError,
+    Generate: crate::agent::GenerateError,
 }
 
 #[cfg(test)]

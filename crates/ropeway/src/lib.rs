@@ -73,60 +73,29 @@ pub mod bridge;
 pub mod checked;
 pub mod config;
 pub mod content;
-mod conversions;
-// Hidden from the docs: formats durations for messages; used by the binary.
-#[doc(hidden)]
-pub mod duration;
 pub mod envelope;
 mod error;
-mod error_chain;
 pub mod event;
 #[cfg(feature = "gateway")]
 pub mod gateway;
-mod hash;
 pub mod json;
-#[cfg(feature = "bridge")]
 pub mod lock;
-mod loose_json;
 pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod message;
 #[cfg(feature = "mcp")]
 pub mod oauth;
-mod parse_error;
 pub mod prelude;
-#[cfg(feature = "mcp")]
-// Hidden from the docs: used by the binary; not covered by semantic versioning.
-#[doc(hidden)]
-pub mod private_file;
-#[cfg(feature = "mcp")]
-// Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
-#[doc(hidden)]
-pub mod protocol;
 #[cfg(feature = "providers")]
 pub mod provider;
 #[cfg(feature = "bridge")]
 pub mod registry;
 pub mod schema;
 pub mod secret;
-mod setters;
-#[cfg(feature = "bridge")]
-// Hidden from the docs: used by the binary; not covered by semantic versioning.
-#[doc(hidden)]
-pub mod suggest;
-mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
-#[cfg(feature = "mcp")]
-// Hidden from the docs: used by the binary; not covered by semantic versioning.
-#[doc(hidden)]
-pub mod user_folders;
-#[cfg(any(feature = "mcp", feature = "providers"))]
-// Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
-#[doc(hidden)]
-pub mod web;
 
 /// The programs of the library guide, which `cargo test --doc` compiles.
 #[cfg(all(doctest, feature = "gateway"))]
@@ -135,11 +104,7 @@ struct LibraryGuide;
 
 #[cfg(feature = "agent")]
 pub use self::agent::{Agent, AgentError, AgentServer, Step, Turn, TurnOutcome};
-#[cfg(feature = "bridge")]
-pub use self::bridge::{Bridge, BridgeError};
-#[cfg(feature = "bridge")]
-pub use self::config::{Config, ConfigError, Secrets};
-pub use self::config::{HttpServer, ServerConfig, StdioServer};
+pub use self::config::{Config, ConfigError, HttpServer, Secrets, ServerConfig, StdioServer};
 pub use self::content::ContentPart;
 pub use self::envelope::Envelope;
 pub use self::error::Error;
@@ -147,9 +112,12 @@ pub use self::event::Event;
 #[cfg(feature = "mcp")]
 pub use self::mcp::{ConnectError, Mcp};
 pub use self::message::{Conversation, Dialect, Message};
-pub use self::parse_error::ParseError;
 #[cfg(feature = "providers")]
 pub use self::provider::{Provider, ProviderError, ProviderSettings};
-#[cfg(feature = "bridge")]
-pub use self::registry::{Registry, ServerStatus};
 pub use self::tool::{CallContext, CallError, LocalTool, Tool, ToolDefinition, ToolOutput};
+#[cfg(feature = "bridge")]
+pub use self::{
+    bridge::{Bridge, BridgeError},
+    registry::{Registry, ServerStatus},
+};
+pub use ropeway_core::parse_error::ParseError;

@@ -7,14 +7,8 @@
 #[cfg(feature = "agent")]
 #[doc(no_inline)]
 pub use crate::agent::{Agent, AgentServer, Step, Turn};
-#[cfg(feature = "bridge")]
 #[doc(no_inline)]
-pub use crate::bridge::Bridge;
-#[cfg(feature = "bridge")]
-#[doc(no_inline)]
-pub use crate::config::{Config, Secrets};
-#[doc(no_inline)]
-pub use crate::config::{HttpServer, ServerConfig, StdioServer};
+pub use crate::config::{Config, HttpServer, Secrets, ServerConfig, StdioServer};
 #[doc(no_inline)]
 pub use crate::content::{Blob, ContentPart};
 #[doc(no_inline)]
@@ -27,8 +21,8 @@ pub use crate::message::{Conversation, Dialect, Message};
 #[cfg(feature = "providers")]
 #[doc(no_inline)]
 pub use crate::provider::{ChatRequest, Provider, ProviderSettings};
-#[cfg(feature = "bridge")]
-#[doc(no_inline)]
-pub use crate::registry::Registry;
 #[doc(no_inline)]
 pub use crate::tool::{CallContext, IntoArguments, IntoTool, LocalTool, Tool, ToolDefinition, ToolOutput};
+#[cfg(feature = "bridge")]
+#[doc(no_inline)]
+pub use crate::{bridge::Bridge, registry::Registry};

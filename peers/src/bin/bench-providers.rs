@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
-use ropeway::lowering::{Toolset, lower};
+use ropeway::lowering::Toolset;
 use ropeway::message::{AssistantMessage, Conversation, Dialect};
-use ropeway::provider::{ChatRequest, ProviderSettings, encode};
+use ropeway::provider::{ChatRequest, ProviderSettings};
 use ropeway::tool::ToolDefinition;
+use ropeway_core::lowering::lower;
 use ropeway_peers::recorded_tools::{RecordedTool, recorded_tools};
+use ropeway_providers::encode;
 use serde_json::{Map, Value, json};
 
 /// Number of lowered tools.

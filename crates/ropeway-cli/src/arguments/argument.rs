@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use ropeway::json;
-use ropeway::suggest;
-use ropeway::tool::{Arguments, ToolDefinition};
+use ropeway_core::json;
+use ropeway_core::suggest;
+use ropeway_core::tool::{Arguments, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::call_syntax::{CallExpression, CallValue};

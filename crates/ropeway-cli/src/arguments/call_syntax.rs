@@ -1,6 +1,6 @@
 //! Call expressions: `calculate(expression: "1+1")`.
 
-use ropeway::json;
+use ropeway_core::json;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use clap::{Arg, Command};
-use ropeway::suggest;
+use ropeway_core::suggest;
 
 use crate::arguments::argument::option_word;
 use crate::arguments::command_words::{CommandWords, Role};

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
-use ropeway::config::read_regular;
+use ropeway_config::read_regular;
 
 use crate::failure::Failure;
 use crate::terminal::text::{clean_line, cut};

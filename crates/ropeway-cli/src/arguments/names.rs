@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use ropeway::config::Config;
-use ropeway::registry::naming::tool_name;
-use ropeway::suggest;
-use ropeway::tool::{Alias, CallError, Origin, ToolDefinition};
+use ropeway_bridge::registry::naming::tool_name;
+use ropeway_config::Config;
+use ropeway_core::suggest;
+use ropeway_core::tool::{Alias, CallError, Origin, ToolDefinition};
 
 use crate::failure::Failure;
 use crate::terminal::text::clean_line;
@@ -152,7 +152,7 @@ pub(crate) fn server_of(definition: &ToolDefinition) -> Option<&Alias> {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::{ServerConfig, StdioServer};
+    use ropeway_config::{ServerConfig, StdioServer};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Nested arguments: `customer.name=Ada` and `items.0.id=3`.
 
-use ropeway::tool::Arguments;
+use ropeway_core::tool::Arguments;
 use serde_json::{Map, Value};
 
 use crate::describe::schema::{SchemaRoot, alternatives, json_types, members, property, resolve};

@@ -1,8 +1,8 @@
 //! Prompts by name, with arguments.
 
-use ropeway::mcp::{Mcp, Prompt, PromptArgument, PromptResult};
-use ropeway::suggest;
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_core::suggest;
+use ropeway_core::tool::{Alias, ToolDefinition};
+use ropeway_mcp::{Mcp, Prompt, PromptArgument, PromptResult};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::argument::RawArguments;

@@ -1,11 +1,11 @@
 //! Lists of tools: by server or by search, for people and as JSON.
 
 use anstyle::Style;
-use ropeway::bridge::ToolListing;
-use ropeway::checked::CheckedTool;
-use ropeway::mcp::ServerInfo;
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_bridge::ToolListing;
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_core::checked::CheckedTool;
+use ropeway_core::tool::{Alias, ToolDefinition};
+use ropeway_mcp::ServerInfo;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::names::server_of;

@@ -1,9 +1,9 @@
 //! The configuration of a chat's agent, which is rebuilt when the model changes.
 
-use ropeway::agent::{Agent, Approval, Approvals, ModelOptions, TurnLimits};
-use ropeway::bridge::Bridge;
-use ropeway::message::Conversation;
-use ropeway::provider::Provider;
+use ropeway_agent::{Agent, Approval, Approvals, ModelOptions, TurnLimits};
+use ropeway_bridge::Bridge;
+use ropeway_core::message::Conversation;
+use ropeway_providers::Provider;
 use tokio::sync::{mpsc, oneshot};
 
 use super::approval::ApprovalArgs;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use ropeway::agent::{Permission, Policy, ToolPattern};
-use ropeway::config::ToolApproval;
-use ropeway::suggest;
-use ropeway::tool::{Origin, ToolDefinition};
+use ropeway_agent::{Permission, Policy, ToolPattern};
+use ropeway_config::ToolApproval;
+use ropeway_core::suggest;
+use ropeway_core::tool::{Origin, ToolDefinition};
 
 use crate::terminal::text::clean_line;
 

@@ -1,8 +1,8 @@
 //! The question whether a tool may be called, and its answers.
 
 use anstyle::Style;
-use ropeway::agent::{Approval, ApprovalRequest};
-use ropeway::tool::Origin;
+use ropeway_agent::{Approval, ApprovalRequest};
+use ropeway_core::tool::Origin;
 
 use super::argument_display::{ArgumentText, ReplacedContent};
 use super::call_display;
@@ -157,7 +157,7 @@ fn changes_text(name: &str, changes: &[String], width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::tool::{CallId, ToolDefinition};
+    use ropeway_core::tool::{CallId, ToolDefinition};
     use serde_json::{Value, json};
 
     use super::*;

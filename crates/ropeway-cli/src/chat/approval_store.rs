@@ -4,10 +4,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use ropeway::agent::Approvals;
-use ropeway::config::{open_regular, read_regular};
-use ropeway::lock::Lock;
-use ropeway::tool::ToolDefinition;
+use ropeway_agent::Approvals;
+use ropeway_config::lock::Lock;
+use ropeway_config::{open_regular, read_regular};
+use ropeway_core::tool::ToolDefinition;
 
 use crate::connect::lockfile::lock_failure;
 use crate::failure::Failure;
@@ -108,7 +108,7 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use ropeway::tool::{Origin, ToolDefinition};
+    use ropeway_core::tool::{Origin, ToolDefinition};
 
     use super::*;
     use crate::trust::sha256;

@@ -3,7 +3,7 @@
 //! Every line of a text stands behind a bar and invisible characters are escaped, so that no argument can pass for another one.
 
 use anstyle::{AnsiColor, Style};
-use ropeway::tool::Arguments;
+use ropeway_core::tool::Arguments;
 use serde_json::{Map, Value};
 
 use super::call_display::{escaped, quote_name};

@@ -3,9 +3,9 @@
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use ropeway::config::open_regular;
-use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, sniff_media_type};
-use ropeway::message::Dialect;
+use ropeway_config::open_regular;
+use ropeway_core::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, sniff_media_type};
+use ropeway_core::message::Dialect;
 use serde_json::Map;
 
 use super::save_file::expand_home;

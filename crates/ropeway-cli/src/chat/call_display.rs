@@ -1,11 +1,11 @@
 //! Tool calls as lines of text.
 
 use anstyle::{AnsiColor, Style};
-use ropeway::content::ContentPart;
-use ropeway::duration::format_duration;
-use ropeway::envelope::{Envelope, EnvelopeData};
-use ropeway::message::CallArguments;
-use ropeway::tool::{Arguments, Origin};
+use ropeway_core::content::ContentPart;
+use ropeway_core::duration::format_duration;
+use ropeway_core::envelope::{Envelope, EnvelopeData};
+use ropeway_core::message::CallArguments;
+use ropeway_core::tool::{Arguments, Origin};
 use serde_json::Value;
 
 use crate::failure;
@@ -164,7 +164,7 @@ fn first_line(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use ropeway::tool::{CallError, CallId};
+    use ropeway_core::tool::{CallError, CallId};
     use serde_json::json;
 
     use super::*;

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use anstyle::Style;
-use ropeway::mcp::{Elicitation, ElicitationAnswer, ElicitationMode};
+use ropeway_mcp::{Elicitation, ElicitationAnswer, ElicitationMode};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use url::Url;

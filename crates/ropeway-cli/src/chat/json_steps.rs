@@ -1,6 +1,6 @@
 //! The JSON Lines of `ropeway chat --json`.
 
-use ropeway::agent::TurnOutcome;
+use ropeway_agent::TurnOutcome;
 use serde::Serialize;
 
 use crate::failure::Failure;

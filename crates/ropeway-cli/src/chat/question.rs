@@ -1,7 +1,7 @@
 //! Questions to the user during a turn: approvals of tool calls, elicitations of servers and sign-ins.
 
-use ropeway::agent::{Approval, ApprovalRequest};
-use ropeway::mcp::{Elicitation, ElicitationAnswer};
+use ropeway_agent::{Approval, ApprovalRequest};
+use ropeway_mcp::{Elicitation, ElicitationAnswer};
 use tokio::sync::oneshot;
 
 use crate::sign_in::offer::SignInQuestion;

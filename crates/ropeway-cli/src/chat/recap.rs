@@ -1,6 +1,6 @@
 //! The last exchange of a conversation, shown when a chat continues it.
 
-use ropeway::message::{Conversation, Message};
+use ropeway_core::message::{Conversation, Message};
 
 use super::undo::first_line;
 use crate::terminal::text::{clean, counted, cut, cut_words, wrap};
@@ -38,7 +38,7 @@ pub(crate) fn recap(conversation: &Conversation, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::message::AssistantMessage;
+    use ropeway_core::message::AssistantMessage;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway::config::{Config, StdioServer, read_regular};
-use ropeway::tool::{Alias, Arguments};
+use ropeway_config::{Config, StdioServer, read_regular};
+use ropeway_core::tool::{Alias, Arguments};
 use serde_json::Value;
 
 use super::argument_display::ReplacedContent;
@@ -76,7 +76,7 @@ fn read_within(path: &Path, folders: &[PathBuf]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::{HttpServer, ServerConfig, ServerEntry};
+    use ropeway_config::{HttpServer, ServerConfig, ServerEntry};
     use serde_json::json;
 
     use super::*;

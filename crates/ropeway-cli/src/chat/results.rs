@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use ropeway::duration::format_duration;
-use ropeway::envelope::Envelope;
+use ropeway_core::duration::format_duration;
+use ropeway_core::envelope::Envelope;
 
 use crate::failure::{self, Failure};
 use crate::output::render_result::render;
@@ -78,7 +78,7 @@ impl Results {
 mod tests {
     use std::time::Duration;
 
-    use ropeway::tool::{CallError, CallId, Origin};
+    use ropeway_core::tool::{CallError, CallId, Origin};
     use serde_json::json;
 
     use super::*;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ropeway::agent::{TurnEnd, TurnOutcome};
-use ropeway::duration::format_duration;
+use ropeway_agent::{TurnEnd, TurnOutcome};
+use ropeway_core::duration::format_duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::message::{Conversation, Message};
+use ropeway_core::message::{Conversation, Message};
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -33,8 +33,8 @@ fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
 
 /// Parses a conversation that starts after `lines` lines of a file.
 pub(super) fn parse_at(path: &Path, text: &str, lines: usize) -> Result<Conversation, Failure> {
-    let read =
-        ropeway::json::from_str(text).map(|SavedConversation { system, messages }| Conversation { system, messages });
+    let read = ropeway_core::json::from_str(text)
+        .map(|SavedConversation { system, messages }| Conversation { system, messages });
     read.map_err(|error| {
         let place = format!("{}:{}:{}", path.display(), lines + error.line(), error.column());
         let problem = error.to_string();
@@ -109,7 +109,7 @@ pub(crate) fn expand_home(path: &Path) -> PathBuf {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use ropeway::secret::{Redactor, Secret};
+    use ropeway_core::secret::{Redactor, Secret};
 
     use super::*;
 

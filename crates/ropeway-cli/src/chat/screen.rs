@@ -6,10 +6,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::agent::{Step, TurnOutcome};
-use ropeway::envelope::Envelope;
-use ropeway::registry::ServerStatus;
-use ropeway::tool::CallId;
+use ropeway_agent::{Step, TurnOutcome};
+use ropeway_bridge::registry::ServerStatus;
+use ropeway_core::envelope::Envelope;
+use ropeway_core::tool::CallId;
 use serde::Serialize;
 
 use super::call_display;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ropeway::duration::format_duration;
-use ropeway::message::{Conversation, Message};
-use ropeway::suggest;
+use ropeway_core::duration::format_duration;
+use ropeway_core::message::{Conversation, Message};
+use ropeway_core::suggest;
 
 use super::save_file;
 use super::slash_parser::{self, SlashCommand};

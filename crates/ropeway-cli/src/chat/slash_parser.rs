@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::save_file::expand_home;
-use ropeway::suggest;
+use ropeway_core::suggest;
 
 use crate::failure::Failure;
 use crate::terminal::table::{Cell, Overflow, Table};

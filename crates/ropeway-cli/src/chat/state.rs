@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use ropeway::agent::{Agent, Turn};
-use ropeway::duration::format_duration;
-use ropeway::message::{Conversation, Message};
-use ropeway::tool::Alias;
+use ropeway_agent::{Agent, Turn};
+use ropeway_core::duration::format_duration;
+use ropeway_core::message::{Conversation, Message};
+use ropeway_core::tool::Alias;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use ropeway::agent::{Approval, ApprovalRequest, Permission, Step, Turn, TurnOutcome};
-use ropeway::mcp::ElicitationAnswer;
-use ropeway::message::CallArguments;
-use ropeway::tool::{CallError, Origin};
+use ropeway_agent::{Approval, ApprovalRequest, Permission, Step, Turn, TurnOutcome};
+use ropeway_core::message::CallArguments;
+use ropeway_core::tool::{CallError, Origin};
+use ropeway_mcp::ElicitationAnswer;
 
 use super::approval;
 use super::approval_question::{ApprovalChoices, ApprovalQuestion, REASON_PROMPT, Reply};

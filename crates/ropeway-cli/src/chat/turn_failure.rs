@@ -1,7 +1,7 @@
 //! Failures of turns, for the user.
 
-use ropeway::agent::{AgentError, TurnEnd, TurnLimit};
-use ropeway::provider::{ProviderErrorKind, StopReason};
+use ropeway_agent::{AgentError, TurnEnd, TurnLimit};
+use ropeway_providers::{ProviderErrorKind, StopReason};
 
 use crate::failure::{Exit, Failure};
 

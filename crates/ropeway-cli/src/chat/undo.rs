@@ -1,7 +1,7 @@
 //! Messages that are taken back: those that failed, and those that the user removes.
 
-use ropeway::agent::{AgentError, Turn};
-use ropeway::message::{Conversation, Message};
+use ropeway_agent::{AgentError, Turn};
+use ropeway_core::message::{Conversation, Message};
 
 use super::state::Chat;
 use super::turn_failure::agent_failure;
@@ -115,7 +115,7 @@ pub(super) fn first_line(message: &Message) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::message::AssistantMessage;
+    use ropeway_core::message::AssistantMessage;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ropeway::config::{ConfigError, ForeignConfig, is_manifest, read_foreign_in, read_regular, read_text};
+use ropeway_config::{ConfigError, ForeignConfig, is_manifest, read_foreign_in, read_regular, read_text};
 
 use crate::failure;
 

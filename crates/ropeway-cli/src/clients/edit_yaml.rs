@@ -1,6 +1,6 @@
 //! Entries of a client's YAML file.
 
-use ropeway::config::edit::{EditError, TextEdit, add_map_entry, map_entry, remove_map_entry};
+use ropeway_config::edit::{EditError, TextEdit, add_map_entry, map_entry, remove_map_entry};
 use serde_json::Value;
 
 use super::edit::{Edit, EntryEditor, FileProblem};

@@ -1,8 +1,9 @@
 //! Secrets of servers that the target file already has: literals become references, and missing values are imported.
 
-use ropeway::config::Secret;
-use ropeway::config::edit::{self, EditError};
-use ropeway::config::raw::RawServer;
+use ropeway_config::Secret;
+use ropeway_config::edit;
+use ropeway_config::edit::EditError;
+use ropeway_config::raw::RawServer;
 
 use super::merge::MergedServer;
 use crate::secrets::literal::{self, ExtractedSecret, SecretNames};

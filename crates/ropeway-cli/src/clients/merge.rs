@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ropeway::config::raw::{RawServer, RawShorthand, RawText, RawTools, RawTransport};
-use ropeway::config::{Config, ConfigProblem, ForeignServer, ListenAddress, Secrets, edit, review};
+use ropeway_config::raw::{RawServer, RawShorthand, RawText, RawTools, RawTransport};
+use ropeway_config::{Config, ConfigProblem, ForeignServer, ListenAddress, Secrets, edit, review};
 
 use super::discover::ClientFile;
 use super::entry::{local_gateway_port, starts_gateway};
@@ -232,7 +232,7 @@ fn renamed(alias: &str, server: &RawServer) -> RawServer {
 mod tests {
     use std::path::Path;
 
-    use ropeway::config::read_foreign;
+    use ropeway_config::read_foreign;
 
     use super::*;
     use crate::clients::Client;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueEnum;
-use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawText, RawTransport};
-use ropeway::config::{
+use ropeway_config::raw::{RawAuth, RawMap, RawServer, RawText, RawTransport};
+use ropeway_config::{
     Config, ConfigError, ConfigProblem, Secrets, ServerEntry, ServerSettings, StartMode, StdioServer, edit,
 };
 use serde_json::json;

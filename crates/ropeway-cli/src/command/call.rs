@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use ropeway::envelope::Envelope;
+use ropeway_core::envelope::Envelope;
 
 use super::tools::Tools;
 use crate::arguments::argument::RawArguments;

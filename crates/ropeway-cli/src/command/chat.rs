@@ -5,11 +5,11 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway::agent::{Approvals, SamplingHandler};
-use ropeway::message::Conversation;
-use ropeway::provider::Provider;
-use ropeway::registry::Registry;
-use ropeway::tool::{Alias, Origin, ToolDefinition};
+use ropeway_agent::{Approvals, SamplingHandler};
+use ropeway_bridge::registry::Registry;
+use ropeway_core::message::Conversation;
+use ropeway_core::tool::{Alias, Origin, ToolDefinition};
+use ropeway_providers::Provider;
 use tokio::sync::mpsc;
 
 use super::chat_setup::{demo_note, handlers, interrupts, is_file, limits, message, options, patience};

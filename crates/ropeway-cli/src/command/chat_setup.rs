@@ -4,9 +4,9 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use ropeway::agent::{ModelOptions, TurnLimits};
-use ropeway::config::{ChatSettings, ServerEntry, ServerSettings, Transport};
-use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway_agent::{ModelOptions, TurnLimits};
+use ropeway_config::{ChatSettings, ServerEntry, ServerSettings, Transport};
+use ropeway_mcp::{ElicitationAnswer, Handlers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 

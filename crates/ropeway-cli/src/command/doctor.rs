@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use futures_util::{StreamExt as _, stream};
-use ropeway::config::{Config, ServerEntry, ServerSettings};
+use ropeway_config::{Config, ServerEntry, ServerSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ropeway::mcp::{Elicitation, ElicitationAnswer, Handlers};
-use ropeway::oauth::SignInAnswer;
-use ropeway::tool::Alias;
+use ropeway_core::tool::Alias;
+use ropeway_mcp::oauth::SignInAnswer;
+use ropeway_mcp::{Elicitation, ElicitationAnswer, Handlers};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::chat::elicitation::{self, MAX_QUESTIONS};

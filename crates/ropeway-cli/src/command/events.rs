@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anstyle::Style;
-use ropeway::config::Secrets;
-use ropeway::event::{Event, timestamp};
-use ropeway::gateway::{GatewayEvents, StatsError, follow_events};
-use ropeway::mcp::is_ending;
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::Alias;
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_config::Secrets;
+use ropeway_core::event::{Event, timestamp};
+use ropeway_core::tool::Alias;
+use ropeway_gateway::{GatewayEvents, StatsError, follow_events};
+use ropeway_mcp::is_ending;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
-use ropeway::mcp::{end_children, end_descendants, ignore_interrupts};
+use ropeway_mcp::{end_children, end_descendants, ignore_interrupts};
 use tokio::time::Instant;
 
 use crate::chat::line_editor;

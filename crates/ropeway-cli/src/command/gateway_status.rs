@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ropeway::duration::format_duration;
-use ropeway::registry::ServerStatus;
+use ropeway_bridge::registry::ServerStatus;
+use ropeway_core::duration::format_duration;
 use serde_json::{Value, json};
 
 use crate::config::config_paths::find_path;
@@ -118,7 +118,7 @@ pub(super) fn summary_json(info: Option<&GatewayInfo>, status: &RunningStatus) -
 
 #[cfg(test)]
 mod tests {
-    use ropeway::registry::ServerState;
+    use ropeway_bridge::registry::ServerState;
 
     use super::*;
 

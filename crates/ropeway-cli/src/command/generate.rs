@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_core::tool::{Alias, ToolDefinition};
 use serde_json::json;
 
 use crate::arguments::command_rewrite::bare_server;

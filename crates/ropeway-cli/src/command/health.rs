@@ -1,10 +1,10 @@
 //! `ropeway health`: shows server status.
 
 use anstyle::Style;
-use ropeway::bridge::{BridgeHealth as Record, ServerHealth};
-use ropeway::duration::format_duration;
-use ropeway::mcp::Era;
-use ropeway::registry::{ServerState, ServerStatus};
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_bridge::{BridgeHealth as Record, ServerHealth};
+use ropeway_core::duration::format_duration;
+use ropeway_mcp::Era;
 
 use crate::connect::advice::{STARTING, ServerAdvice, is_available, status_line};
 use crate::connect::command_context::CommandContext;

@@ -5,9 +5,9 @@ use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
-use ropeway::config::raw::RawServer;
-use ropeway::config::{Config, ConfigReview, Secrets, ServerSettings, edit, review};
-use ropeway::suggest;
+use ropeway_config::raw::RawServer;
+use ropeway_config::{Config, ConfigReview, Secrets, ServerSettings, edit, review};
+use ropeway_core::suggest;
 
 use super::import_report::{ImportReport, secrets_in_words, short};
 use crate::clients::{self, Client, ClientFile, ClientPaths, ImportTarget, KnownSecrets, Merged};

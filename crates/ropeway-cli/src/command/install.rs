@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use ropeway::config::{Config, ListenAddress, read_foreign};
+use ropeway_config::{Config, ListenAddress, read_foreign};
 use serde_json::{Value, json};
 
 use super::install_record::InstallRecord;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anstyle::Style;
 use clap::Subcommand;
 use jiff::Timestamp;
-use ropeway::config::Rate;
-use ropeway::gateway::{ClientKey, KeyFile, KeyFileError, KeyLimits, NewKey};
-use ropeway::suggest;
+use ropeway_config::Rate;
+use ropeway_core::suggest;
+use ropeway_gateway::{ClientKey, KeyFile, KeyFileError, KeyLimits, NewKey};
 use serde_json::{Value, json};
 
 use super::serve::known_profile;

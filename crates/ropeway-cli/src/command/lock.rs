@@ -3,11 +3,11 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use anstyle::{AnsiColor, Style};
-use ropeway::bridge::ToolListing;
-use ropeway::config::{LockPolicy, Sandbox};
-use ropeway::lock::{Difference, DifferenceKind, Lock as Contents, LockFile, SandboxDifference};
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_bridge::ToolListing;
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_config::lock::{Difference, DifferenceKind, Lock as Contents, LockFile, SandboxDifference};
+use ropeway_config::{LockPolicy, Sandbox};
+use ropeway_core::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::connect::advice::{is_available, is_unavailable, tool_count as count};

@@ -4,9 +4,9 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use ropeway::duration::format_duration;
-use ropeway::oauth::store::Protection;
-use ropeway::oauth::{Credentials, SignInOptions, StoreError, TokenStore};
+use ropeway_core::duration::format_duration;
+use ropeway_mcp::oauth::store::Protection;
+use ropeway_mcp::oauth::{Credentials, SignInOptions, StoreError, TokenStore};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 use tokio::sync::Mutex;

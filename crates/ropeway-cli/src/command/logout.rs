@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use ropeway::config::OAuthSettings;
-use ropeway::duration::format_duration;
-use ropeway::oauth::store::{CredentialsSummary, canonical_server};
-use ropeway::oauth::{Revocation, TokenStore, revoke};
+use ropeway_config::OAuthSettings;
+use ropeway_core::duration::format_duration;
+use ropeway_mcp::oauth::store::{CredentialsSummary, canonical_server};
+use ropeway_mcp::oauth::{Revocation, TokenStore, revoke};
 use serde_json::{Value, json};
 
 use crate::connect::command_context::CommandContext;

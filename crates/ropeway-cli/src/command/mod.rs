@@ -48,9 +48,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use ropeway::config::SandboxLauncher;
-use ropeway::event::{EventLog, Events};
-use ropeway::mcp::{
+use ropeway_config::SandboxLauncher;
+use ropeway_core::event::{EventLog, Events};
+use ropeway_mcp::{
     become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
 };
 use tokio::signal::unix::SignalKind;

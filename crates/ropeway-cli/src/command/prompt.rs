@@ -1,8 +1,8 @@
 //! `ropeway prompt`: gets a prompt.
 
 use anstyle::{AnsiColor, Style};
-use ropeway::content::ContentPart;
-use ropeway::mcp::PromptMessage;
+use ropeway_core::content::ContentPart;
+use ropeway_mcp::PromptMessage;
 use serde_json::Value;
 
 use crate::arguments::argument::RawArguments;

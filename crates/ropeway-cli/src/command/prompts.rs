@@ -1,8 +1,8 @@
 //! `ropeway prompts`: lists prompts.
 
 use anstyle::Style;
-use ropeway::mcp::Prompt;
-use ropeway::tool::Alias;
+use ropeway_core::tool::Alias;
+use ropeway_mcp::Prompt;
 use serde_json::json;
 
 use crate::connect::command_context::CommandContext;
@@ -61,7 +61,7 @@ fn list(found: &Replies<Vec<Prompt>>) -> String {
 /// Formats a prompt: signature and description.
 fn entry(server: &Alias, prompt: &Prompt, width: usize) -> String {
     let (server, name) = (clean_line(server.as_str()), clean_line(&prompt.name));
-    let argument = |argument: &ropeway::mcp::PromptArgument| {
+    let argument = |argument: &ropeway_mcp::PromptArgument| {
         let name = clean_line(&argument.name);
         if argument.required { name } else { format!("{FAINT}{name}?{FAINT:#}") }
     };

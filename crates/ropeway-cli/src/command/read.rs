@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use ropeway::content::{ContentPart, EmbeddedResource};
-use ropeway::mcp::{Mcp, ResourceTemplate};
-use ropeway::tool::{Alias, CallError};
+use ropeway_core::content::{ContentPart, EmbeddedResource};
+use ropeway_core::tool::{Alias, CallError};
+use ropeway_mcp::{Mcp, ResourceTemplate};
 use serde_json::{Value, json};
 
 use crate::connect::command_context::CommandContext;
@@ -118,7 +118,7 @@ async fn matches(server: &Mcp, uri: &str) -> Result<(bool, bool), CallError> {
 
 /// A single text is printed without its URI.
 fn bare(parts: &[ContentPart]) -> Option<String> {
-    use ropeway::content::ResourceContents;
+    use ropeway_core::content::ResourceContents;
     match parts {
         [ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Text(text), .. })] => {
             let text = crate::terminal::text::clean(text);

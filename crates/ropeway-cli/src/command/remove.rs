@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anstyle::Style;
-use ropeway::config::edit::{self, EditError};
-use ropeway::suggest;
+use ropeway_config::edit;
+use ropeway_config::edit::EditError;
+use ropeway_core::suggest;
 use serde_json::json;
 
 use crate::config::config_target::{self, ConfigTarget};

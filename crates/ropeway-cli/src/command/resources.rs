@@ -1,8 +1,8 @@
 //! `ropeway resources`: lists resources.
 
 use anstyle::Style;
-use ropeway::mcp::{Resource, ResourceTemplate};
-use ropeway::tool::Alias;
+use ropeway_core::tool::Alias;
+use ropeway_mcp::{Resource, ResourceTemplate};
 use serde_json::json;
 
 use crate::connect::advice::status_line;

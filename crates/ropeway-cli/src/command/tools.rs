@@ -1,9 +1,9 @@
 //! `ropeway tools`: lists and describes tools.
 
-use ropeway::bridge::ToolListing;
-use ropeway::checked::CheckedTool;
-use ropeway::registry::ServerStatus;
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_bridge::ToolListing;
+use ropeway_bridge::registry::ServerStatus;
+use ropeway_core::checked::CheckedTool;
+use ropeway_core::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::names::server_of;

@@ -4,8 +4,8 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ropeway::config::Secret;
-use ropeway::gateway::{GatewayStats, StatsError, fetch_stats};
+use ropeway_config::Secret;
+use ropeway_gateway::{GatewayStats, StatsError, fetch_stats};
 
 use super::gateway_status::files_in_use;
 use super::top_view::{Window, render, to_json};

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::duration::format_duration;
-use ropeway::gateway::{GatewayStats, LatencyHistogram, OperationStats};
-use ropeway::registry::ServerStatus;
+use ropeway_bridge::registry::ServerStatus;
+use ropeway_core::duration::format_duration;
+use ropeway_gateway::{GatewayStats, LatencyHistogram, OperationStats};
 use serde_json::{Value, json};
 
 use crate::terminal::style::faint;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
-use ropeway::tool::Alias;
+use ropeway_core::tool::Alias;
 use serde_json::json;
 use tokio::time::Instant;
 

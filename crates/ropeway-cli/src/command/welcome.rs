@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
-use ropeway::tool::Alias;
+use ropeway_core::tool::Alias;
 use serde_json::json;
 
 use crate::catalog::list_json;

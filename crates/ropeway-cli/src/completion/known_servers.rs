@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use ropeway::bridge::{cached_tools, default_cache_dir};
-use ropeway::config::{Config, ServerEntry, Transport};
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_bridge::{cached_tools, default_cache_dir};
+use ropeway_config::{Config, ServerEntry, Transport};
+use ropeway_core::tool::{Alias, ToolDefinition};
 
 use super::candidate::Candidate;
 use crate::arguments::command_words::CommandWords;

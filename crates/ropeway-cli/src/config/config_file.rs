@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::config::{Config, ConfigError, Secrets, read_text};
+use ropeway_config::{Config, ConfigError, Secrets, read_text};
 
 use crate::config::config_paths::Origin;
 use crate::failure::Failure;

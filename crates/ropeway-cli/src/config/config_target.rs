@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::config::edit::EditError;
-use ropeway::config::{Config, Secrets, is_manifest, read_foreign, review};
+use ropeway_config::edit::EditError;
+use ropeway_config::{Config, Secrets, is_manifest, read_foreign, review};
 
 use crate::config::config_paths;
 use crate::config::config_paths::Origin;

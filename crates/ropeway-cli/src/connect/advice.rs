@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anstyle::Style;
-use ropeway::bridge::Bridge;
-use ropeway::config::{ServerAuth, ServerConfig, Transport, is_manifest, read_text};
-use ropeway::duration::format_duration;
-use ropeway::mcp::ConnectionState;
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::Alias;
+use ropeway_bridge::Bridge;
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_config::{ServerAuth, ServerConfig, Transport, is_manifest, read_text};
+use ropeway_core::duration::format_duration;
+use ropeway_core::tool::Alias;
+use ropeway_mcp::ConnectionState;
 
 use crate::config::config_paths::find_path;
 use crate::connect::servers::ServerSource;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
-use ropeway::registry::{ServerState, ServerStatus};
+use ropeway_bridge::registry::{ServerState, ServerStatus};
 use tokio::time::Instant;
 
 use crate::connect::advice::{is_available, is_pending};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
-use ropeway::config::{Config, ConfigReview, ForeignServer, Secrets, review};
+use ropeway_config::{Config, ConfigReview, ForeignServer, Secrets, review};
 
 use crate::clients::{self, Client, ClientFile, ClientPaths, ImportTarget, Merged};
 use crate::connect::command_context::CommandContext;

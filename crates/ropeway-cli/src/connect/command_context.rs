@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ropeway::event::Events;
+use ropeway_core::event::Events;
 use serde::Serialize;
 
 use crate::connect::deadline::{Deadline, PendingServers};

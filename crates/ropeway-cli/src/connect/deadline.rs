@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ropeway::duration::format_duration;
-use ropeway::tool::Alias;
+use ropeway_core::duration::format_duration;
+use ropeway_core::tool::Alias;
 use tokio::time::Instant;
 
 use crate::failure::{Exit, Failure};

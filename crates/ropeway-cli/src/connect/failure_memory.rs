@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ropeway::bridge::{cached_tools, default_cache_dir};
-use ropeway::config::{ServerEntry, ServerSettings, StartMode};
-use ropeway::duration::format_duration;
-use ropeway::tool::Alias;
+use ropeway_bridge::{cached_tools, default_cache_dir};
+use ropeway_config::{ServerEntry, ServerSettings, StartMode};
+use ropeway_core::duration::format_duration;
+use ropeway_core::tool::Alias;
 use serde::{Deserialize, Serialize};
 
 use crate::connect::arrival::REMEMBERED_PATIENCE;
@@ -217,7 +217,7 @@ fn seconds_now() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::{Config, ServerConfig, StdioServer};
+    use ropeway_config::{Config, ServerConfig, StdioServer};
 
     use super::*;
     use crate::connect::servers::ServerSource;

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::task::Poll;
 
-use ropeway::duration::format_duration;
-use ropeway::mcp::Mcp;
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::{Alias, CallError};
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_core::duration::format_duration;
+use ropeway_core::tool::{Alias, CallError};
+use ropeway_mcp::Mcp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -1,8 +1,8 @@
 //! Tools that the filters of the configuration hide.
 
-use ropeway::config::ToolSettings;
-use ropeway::registry::ToolFilter;
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_bridge::registry::ToolFilter;
+use ropeway_config::ToolSettings;
+use ropeway_core::tool::{Alias, ToolDefinition};
 
 use crate::connect::servers::ServerSource;
 use crate::connect::session::Session;
@@ -17,7 +17,7 @@ impl Session {
         }
         for (alias, settings) in &self.filters {
             let own = name.strip_prefix(alias.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(name);
-            let Some(server) = self.server(alias).filter(ropeway::mcp::Mcp::is_connected) else { continue };
+            let Some(server) = self.server(alias).filter(ropeway_mcp::Mcp::is_connected) else { continue };
             let Ok(Ok(tools)) = self.step("listing the tools of", alias, server.list_tools()).await else { continue };
             let tool = tools.iter().map(|tool| tool.definition()).find(|tool| tool.own_name() == own);
             if let Some(key) = tool.and_then(|tool| hiding_key(settings, tool)) {

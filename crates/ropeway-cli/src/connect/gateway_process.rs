@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use ropeway::registry::ServerStatus;
-use ropeway::tool::Alias;
+use ropeway_bridge::registry::ServerStatus;
+use ropeway_core::tool::Alias;
 
 use crate::connect::advice::is_pending;
 use crate::connect::gateway_client::{self, GatewayProblem};

@@ -1,8 +1,8 @@
 //! Servers that may have a tool, according to cached definitions.
 
-use ropeway::bridge::{cached_tools, default_cache_dir};
-use ropeway::config::ServerEntry;
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_bridge::{cached_tools, default_cache_dir};
+use ropeway_config::ServerEntry;
+use ropeway_core::tool::{Alias, ToolDefinition};
 
 use crate::arguments::names::ToolNames;
 use crate::connect::failure_memory::FailureMemory;

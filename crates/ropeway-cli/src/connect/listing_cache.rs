@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ropeway::bridge::default_cache_dir;
-use ropeway::config::{ServerConfig, ServerEntry, Transport, read_regular};
-use ropeway::tool::Alias;
+use ropeway_bridge::default_cache_dir;
+use ropeway_config::{ServerConfig, ServerEntry, Transport, read_regular};
+use ropeway_core::tool::Alias;
 use serde::{Deserialize, Serialize};
 
 use crate::connect::servers::Servers;
@@ -142,7 +142,7 @@ fn prune(folder: &Path, max: usize) {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::StdioServer;
+    use ropeway_config::StdioServer;
 
     use super::*;
 

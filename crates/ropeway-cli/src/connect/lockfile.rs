@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use ropeway::agent::Approvals;
-use ropeway::config::{Config, LockPolicy, ServerEntry, ServerSettings};
-use ropeway::lock::{Lock, LockError, LockFile};
+use ropeway_agent::Approvals;
+use ropeway_config::lock::{Lock, LockError, LockFile};
+use ropeway_config::{Config, LockPolicy, ServerEntry, ServerSettings};
 
 use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::Failure;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ropeway::bridge::BridgeHealth;
-use ropeway::mcp::ConnectionState;
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::{Alias, CallError};
+use ropeway_bridge::BridgeHealth;
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_core::tool::{Alias, CallError};
+use ropeway_mcp::ConnectionState;
 use serde_json::Value;
 use tokio::time::Instant;
 

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ropeway::config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, SocketServer, Transport};
-use ropeway::registry::ServerState;
-use ropeway::tool::Alias;
+use ropeway_bridge::registry::ServerState;
+use ropeway_config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, SocketServer, Transport};
+use ropeway_core::tool::Alias;
 use tokio::time::Instant;
 
 use crate::config::config_file::ConfigFile;

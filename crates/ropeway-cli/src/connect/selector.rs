@@ -57,7 +57,7 @@ impl Servers {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::{Config, ServerConfig, StdioServer};
+    use ropeway_config::{Config, ServerConfig, StdioServer};
 
     use super::*;
 

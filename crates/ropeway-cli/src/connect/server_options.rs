@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ropeway::config::{EraChoice, HttpServer, Secret, ServerConfig, StdioServer, Transport};
+use ropeway_config::{EraChoice, HttpServer, Secret, ServerConfig, StdioServer, Transport};
 
 use crate::failure::Failure;
 

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, Once, PoisonError};
 
-use ropeway::config::{Config, EraChoice, ServerEntry};
-use ropeway::mcp::{ElicitationAnswer, Handlers};
-use ropeway::oauth::TokenStore;
-use ropeway::suggest;
-use ropeway::tool::Alias;
+use ropeway_config::{Config, EraChoice, ServerEntry};
+use ropeway_core::suggest;
+use ropeway_core::tool::Alias;
+use ropeway_mcp::oauth::TokenStore;
+use ropeway_mcp::{ElicitationAnswer, Handlers};
 
 use crate::arguments::command_rewrite::unusable_path;
 use crate::arguments::names::expand_prefix;

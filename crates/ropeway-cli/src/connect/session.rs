@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropeway::bridge::{Bridge, ToolListing};
-use ropeway::config::{LockPolicy, ServerEntry, ToolSettings, Transport};
-use ropeway::event::Event;
-use ropeway::lock::{Difference, DifferenceKind};
-use ropeway::mcp::{ConnectionState, Mcp, ServerInfo};
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::Alias;
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_bridge::{Bridge, ToolListing};
+use ropeway_config::lock::{Difference, DifferenceKind};
+use ropeway_config::{LockPolicy, ServerEntry, ToolSettings, Transport};
+use ropeway_core::event::Event;
+use ropeway_core::tool::Alias;
+use ropeway_mcp::{ConnectionState, Mcp, ServerInfo};
 use tokio::time::Instant;
 
 use crate::arguments::names::ToolNames;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use ropeway::config::{Config, ServerEntry, StdioServer, Transport};
-use ropeway::tool::Alias;
+use ropeway_config::{Config, ServerEntry, StdioServer, Transport};
+use ropeway_core::tool::Alias;
 
 use crate::output::print::say;
 use crate::terminal::style::warning;
@@ -221,7 +221,7 @@ pub(crate) fn difference(before: &FileStamps, after: &FileStamps) -> Option<Stri
 mod tests {
     use super::*;
 
-    use ropeway::config::ServerConfig;
+    use ropeway_config::ServerConfig;
 
     /// Creates a folder with these files.
     fn folder(files: &[&str]) -> tempfile::TempDir {

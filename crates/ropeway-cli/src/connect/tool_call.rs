@@ -1,12 +1,12 @@
 //! Tool lookup and calls of a session.
 
-use ropeway::bridge::ToolListing;
-use ropeway::checked::CheckedTool;
-use ropeway::config::LockPolicy;
-use ropeway::envelope::Envelope;
-use ropeway::lock::{Difference, DifferenceKind};
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::{Alias, Arguments, CallError, ToolDefinition};
+use ropeway_bridge::ToolListing;
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_config::LockPolicy;
+use ropeway_config::lock::{Difference, DifferenceKind};
+use ropeway_core::checked::CheckedTool;
+use ropeway_core::envelope::Envelope;
+use ropeway_core::tool::{Alias, Arguments, CallError, ToolDefinition};
 
 use crate::arguments::argument::mistyped;
 use crate::arguments::names::server_of;

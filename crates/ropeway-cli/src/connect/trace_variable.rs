@@ -1,7 +1,7 @@
 //! The trace that the caller of this process is part of, from the variable `TRACEPARENT`
 //! ([environment variables as context carriers](https://opentelemetry.io/docs/specs/otel/context/env-carriers/)).
 
-use ropeway::tool::{CallContext, TraceParent};
+use ropeway_core::tool::{CallContext, TraceParent};
 
 const VARIABLE: &str = "TRACEPARENT";
 

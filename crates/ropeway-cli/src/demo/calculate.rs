@@ -219,7 +219,7 @@ impl Parser<'_> {
             return Ok(constant);
         }
         if !FUNCTIONS.contains(&name.as_str()) {
-            let question = ropeway::suggest::did_you_mean(&name, FUNCTIONS)
+            let question = ropeway_core::suggest::did_you_mean(&name, FUNCTIONS)
                 .unwrap_or_else(|| format!("known functions: {}", FUNCTIONS.join(", ")));
             return Err(ExpressionError { at: start, reason: format!("unknown function `{name}`: {question}") });
         }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use ropeway::suggest;
+use ropeway_core::suggest;
 
 /// Returns the current date and time as text.
 pub(super) fn now(zone: &str) -> Result<String, String> {

@@ -116,7 +116,7 @@ impl Incoming {
         if line.trim_ascii().is_empty() {
             return Self::Nothing;
         }
-        match ropeway::json::from_slice(line) {
+        match ropeway_core::json::from_slice(line) {
             Ok(Value::Object(message)) => Self::from_object(message),
             Ok(_) => Self::Broken {
                 id: Value::Null,

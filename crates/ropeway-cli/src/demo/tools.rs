@@ -1,6 +1,6 @@
 //! The tools of the demo server.
 
-use ropeway::suggest;
+use ropeway_core::suggest;
 use serde_json::{Map, Value, json};
 
 use super::countdown::{self, Countdown};
@@ -146,7 +146,8 @@ fn chart(arguments: &Arguments<'_>) -> ToolResult {
         Some(other) => return Err(format!("`kind` must be \"bar\" or \"line\", not \"{other}\"")),
     };
     let chart = chart::Chart { values, title: arguments.text("title")?.unwrap_or_default().to_owned(), kind };
-    let picture = ropeway::content::ContentPart::Image(ropeway::content::Blob::new("image/png", &chart.png()?));
+    let picture =
+        ropeway_core::content::ContentPart::Image(ropeway_core::content::Blob::new("image/png", &chart.png()?));
     Ok(ToolReply::Now(json!({"content": [{"type": "text", "text": chart.describe()}, picture]})))
 }
 

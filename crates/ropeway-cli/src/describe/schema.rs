@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-use ropeway::schema::Validator;
+use ropeway_core::schema::Validator;
 use serde_json::{Map, Value, json};
 
 use crate::terminal::text::cut;

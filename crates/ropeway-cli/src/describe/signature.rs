@@ -1,7 +1,7 @@
 //! Signatures: tools as code, for people.
 
 use anstyle::{AnsiColor, Style};
-use ropeway::tool::ToolDefinition;
+use ropeway_core::tool::ToolDefinition;
 
 use crate::describe::types::{Field, fields, type_within};
 use crate::terminal::text::{clean, clean_line, columns, wrap};

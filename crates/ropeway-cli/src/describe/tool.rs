@@ -1,7 +1,7 @@
 //! The full description of a tool: arguments, result, hints and an example.
 
 use anstyle::{AnsiColor, Style};
-use ropeway::tool::ToolDefinition;
+use ropeway_core::tool::ToolDefinition;
 use serde_json::Value;
 
 use crate::describe::example;

@@ -4,11 +4,11 @@ use std::error::Error as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ropeway::config::{HttpServer, ServerAuth, ServerConfig, ServerEntry, StdioServer, Transport};
-use ropeway::duration::format_duration;
-use ropeway::event::Events;
-use ropeway::mcp::{ConnectErrorKind, Mcp, TlsError};
-use ropeway::secret::Redactor;
+use ropeway_config::{HttpServer, ServerAuth, ServerConfig, ServerEntry, StdioServer, Transport};
+use ropeway_core::duration::format_duration;
+use ropeway_core::event::Events;
+use ropeway_core::secret::Redactor;
+use ropeway_mcp::{ConnectErrorKind, Mcp, TlsError};
 use url::Url;
 
 use super::address::{self, Scheme};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use ropeway::config::StdioServer;
+use ropeway_config::StdioServer;
 
 /// Environment variables. A parameter, so that tests can set their own.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Findings and reports of the doctor.
 
 use anstyle::Style;
-use ropeway::tool::Alias;
+use ropeway_core::tool::Alias;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, worst_exit};

@@ -20,9 +20,9 @@ mod tools;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ropeway::config::{HttpServer, LockPolicy, ServerConfig, ServerEntry, StdioServer, Transport};
-use ropeway::lock::Lock;
-use ropeway::mcp::Handlers;
+use ropeway_config::lock::Lock;
+use ropeway_config::{HttpServer, LockPolicy, ServerConfig, ServerEntry, StdioServer, Transport};
+use ropeway_mcp::Handlers;
 
 pub(crate) use self::environment::Environment;
 pub(crate) use self::finding::{Finding, Report};

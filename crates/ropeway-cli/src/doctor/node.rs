@@ -84,7 +84,7 @@ impl std::fmt::Display for Version {
 /// Returns `engines.node` of the package that contains a file.
 pub(super) fn engines(file: &Path) -> Option<String> {
     let manifest = file.ancestors().map(|folder| folder.join("package.json")).find(|path| path.is_file())?;
-    let manifest: Value = ropeway::json::from_str(&std::fs::read_to_string(manifest).ok()?).ok()?;
+    let manifest: Value = ropeway_core::json::from_str(&std::fs::read_to_string(manifest).ok()?).ok()?;
     manifest["engines"]["node"].as_str().map(str::to_owned)
 }
 

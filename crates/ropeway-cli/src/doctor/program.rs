@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use ropeway::config::StdioServer;
+use ropeway_config::StdioServer;
 
 use super::environment::{Environment, Search};
 use super::finding::Finding;

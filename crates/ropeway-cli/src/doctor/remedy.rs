@@ -2,10 +2,10 @@
 
 use std::io::ErrorKind;
 
-use ropeway::config::{ServerConfig, StdioServer, Transport};
-use ropeway::mcp::{ConnectErrorKind, TlsError};
-use ropeway::protocol::code;
-use ropeway::suggest;
+use ropeway_config::{ServerConfig, StdioServer, Transport};
+use ropeway_core::suggest;
+use ropeway_mcp::protocol::code;
+use ropeway_mcp::{ConnectErrorKind, TlsError};
 use url::Url;
 
 use super::source::ConfigSource;
@@ -178,7 +178,7 @@ pub(super) fn with_scheme(url: &Url, scheme: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::HttpServer;
+    use ropeway_config::HttpServer;
 
     use super::*;
 
@@ -209,7 +209,7 @@ mod tests {
             let fix = remedy(&missing(), &here(cwd), &[], ConfigSource::CommandLine).unwrap_or_default();
             assert!(fix.contains(expected), "{cwd}: {fix}");
         }
-        let closed = StdioServer::new("npx", ["-y", "x"]).with_sandbox(ropeway::config::Sandbox::new());
+        let closed = StdioServer::new("npx", ["-y", "x"]).with_sandbox(ropeway_config::Sandbox::new());
         let closed = ServerConfig::new("s", closed);
         let fix = remedy(&timeout(), &closed, &said, ConfigSource::CommandLine).unwrap_or_default();
         assert!(fix.contains("set `network: true` in its `sandbox`"), "{fix}");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use ropeway::config::StdioServer;
+use ropeway_config::StdioServer;
 use tokio::process::Command;
 
 use super::environment::{Environment, Search};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ropeway::config::{SandboxMode, SandboxSummary, StdioServer};
+use ropeway_config::{SandboxMode, SandboxSummary, StdioServer};
 
 use super::finding::Finding;
 use super::program;

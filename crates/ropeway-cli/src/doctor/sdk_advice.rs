@@ -1,6 +1,6 @@
 //! Advice for servers that do not fit the version of their MCP SDK.
 
-use ropeway::config::StdioServer;
+use ropeway_config::StdioServer;
 
 use super::program;
 

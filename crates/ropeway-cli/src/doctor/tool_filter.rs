@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ropeway::config::{ServerEntry, ToolSettings};
-use ropeway::registry::{ToolShape, ToolShapeError};
-use ropeway::tool::Tool;
+use ropeway_bridge::registry::{ToolShape, ToolShapeError};
+use ropeway_config::{ServerEntry, ToolSettings};
+use ropeway_core::tool::Tool;
 
 use super::finding::{Finding, enumerate};
 use crate::arguments::names::expand_prefix;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropeway::checked::CheckedTool;
-use ropeway::config::{LockPolicy, ServerEntry};
-use ropeway::lock::{DifferenceKind, Lock};
-use ropeway::mcp::Mcp;
-use ropeway::tool::{Alias, Tool, ToolDefinition};
+use ropeway_config::lock::{DifferenceKind, Lock};
+use ropeway_config::{LockPolicy, ServerEntry};
+use ropeway_core::checked::CheckedTool;
+use ropeway_core::tool::{Alias, Tool, ToolDefinition};
+use ropeway_mcp::Mcp;
 
 use super::finding::{Finding, MAX_NAMES, enumerate};
 use super::tool_filter;

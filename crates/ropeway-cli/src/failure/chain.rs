@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use ropeway::mcp::ConnectErrorKind;
+use ropeway_mcp::ConnectErrorKind;
 
 /// Formats an error and its causes in one line.
 pub(crate) fn chain_text(error: &(dyn Error + 'static)) -> String {

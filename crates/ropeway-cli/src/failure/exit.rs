@@ -2,9 +2,9 @@
 
 use std::error::Error;
 
-use ropeway::mcp::ConnectErrorKind;
-use ropeway::oauth::OAuthError;
-use ropeway::tool::CallError;
+use ropeway_core::tool::CallError;
+use ropeway_mcp::ConnectErrorKind;
+use ropeway_mcp::oauth::OAuthError;
 
 use super::chain::connect_errors;
 

@@ -6,11 +6,11 @@ mod exit;
 use std::error::Error;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::bridge::BridgeError;
-use ropeway::config::{ConfigError, ConfigProblem};
-use ropeway::oauth::Challenge;
-use ropeway::provider::{ProviderError, ProviderErrorKind};
-use ropeway::tool::{Alias, ArgumentProblem, BoxError, CallError, ToolDefinition};
+use ropeway_bridge::BridgeError;
+use ropeway_config::{ConfigError, ConfigProblem};
+use ropeway_core::tool::{Alias, ArgumentProblem, BoxError, CallError, ToolDefinition};
+use ropeway_mcp::oauth::Challenge;
+use ropeway_providers::{ProviderError, ProviderErrorKind};
 use serde_json::{Value, json};
 
 pub(crate) use self::chain::chain_text;
@@ -330,7 +330,7 @@ pub(crate) fn problem_line(problem: &ArgumentProblem) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use ropeway::mcp::ConnectErrorKind;
+    use ropeway_mcp::ConnectErrorKind;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use ropeway::config::read_regular;
-pub(crate) use ropeway::private_file::open_lock;
+use ropeway_config::read_regular;
+pub(crate) use ropeway_core::private_file::open_lock;
 
 use crate::failure::Failure;
 

@@ -1,6 +1,6 @@
 //! A server as generated code sees it: its name, its tools and how to reach them.
 
-use ropeway::tool::ToolDefinition;
+use ropeway_core::tool::ToolDefinition;
 use serde_json::Value;
 
 /// A server and the selected tools.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ropeway::schema::resolve_reference;
+use ropeway_core::schema::resolve_reference;
 use serde_json::{Map, Value};
 
 use super::model::{Definition, Field, Object, Others, Type, Types};

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use ropeway::config::ProviderName;
-use ropeway::message::Dialect;
-use ropeway::provider::ProviderSettings;
+use ropeway_config::ProviderName;
+use ropeway_core::message::Dialect;
+use ropeway_providers::ProviderSettings;
 
 use crate::secrets::redaction;
 

@@ -1,9 +1,9 @@
 //! Chooses a model. Options win over the configuration, and API keys are sent only to their own provider.
 
-use ropeway::config::{ChatSettings, ProviderName};
-use ropeway::message::Dialect;
-use ropeway::provider::{Provider, ProviderSettings};
-use ropeway::secret::Secret;
+use ropeway_config::{ChatSettings, ProviderName};
+use ropeway_core::message::Dialect;
+use ropeway_core::secret::Secret;
+use ropeway_providers::{Provider, ProviderSettings};
 
 use super::args::{ModelArgs, ModelChoice};
 use super::environment::{Environment, is_loopback};

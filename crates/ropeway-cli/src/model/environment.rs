@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ropeway::secret::Secret;
+use ropeway_core::secret::Secret;
 
 use super::failures;
 use super::local::{LOCAL_PORTS, LocalPort};

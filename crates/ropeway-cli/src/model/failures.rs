@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ropeway::message::Dialect;
-use ropeway::provider::{ProviderError, ProviderSettings};
+use ropeway_core::message::Dialect;
+use ropeway_providers::{ProviderError, ProviderSettings};
 
 use super::local::{LocalPort, LocalServer};
 use super::vendor::{Vendor, with_keys};

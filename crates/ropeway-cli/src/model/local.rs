@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ropeway::config::ProviderName;
-use ropeway::message::Dialect;
-use ropeway::provider::{Provider, ProviderSettings, Proxy};
+use ropeway_config::ProviderName;
+use ropeway_core::message::Dialect;
+use ropeway_providers::{Provider, ProviderSettings, Proxy};
 use tokio::task::JoinSet;
 
 use super::vendor::vendor;
@@ -78,7 +78,7 @@ pub(super) async fn find(locals: &[LocalPort]) -> Vec<LocalServer> {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::testing::ModelAnswer;
+    use ropeway_testing::ModelAnswer;
     use serde_json::json;
 
     use super::super::tests::{free_port, server};

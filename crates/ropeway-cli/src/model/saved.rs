@@ -1,6 +1,6 @@
 //! The model of a saved conversation.
 
-use ropeway::config::ChatSettings;
+use ropeway_config::ChatSettings;
 use serde::{Deserialize, Serialize};
 
 use super::args::{ModelArgs, ModelChoice};
@@ -143,9 +143,9 @@ impl ModelArgs {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::message::Dialect;
-    use ropeway::provider::ProviderSettings;
-    use ropeway::secret::{Redactor, Secret};
+    use ropeway_core::message::Dialect;
+    use ropeway_core::secret::{Redactor, Secret};
+    use ropeway_providers::ProviderSettings;
 
     use super::*;
 

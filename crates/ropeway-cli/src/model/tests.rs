@@ -4,9 +4,9 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use clap::Parser as _;
-use ropeway::config::{ChatSettings, Config, ProviderName, Secrets};
-use ropeway::message::Dialect;
-use ropeway::testing::{ModelAnswer, ModelServer};
+use ropeway_config::{ChatSettings, Config, ProviderName, Secrets};
+use ropeway_core::message::Dialect;
+use ropeway_testing::{ModelAnswer, ModelServer};
 use serde_json::json;
 
 use super::args::ModelArgs;

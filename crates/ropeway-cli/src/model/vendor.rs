@@ -1,6 +1,6 @@
 //! The known providers: their URLs, API key variables and default models.
 
-use ropeway::config::ProviderName;
+use ropeway_config::ProviderName;
 
 /// A known provider.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal as _;
 
-use ropeway::content::{ContentPart, EmbeddedResource, ResourceContents};
-use ropeway::envelope::{Envelope, EnvelopeData};
+use ropeway_core::content::{ContentPart, EmbeddedResource, ResourceContents};
+use ropeway_core::envelope::{Envelope, EnvelopeData};
 
 use crate::failure::{Failure, problem_line};
 use crate::output::render_result::{SaveFolder, bytes_of, is_structured_copy, is_text_copy, render_parts};
@@ -141,7 +141,7 @@ fn is_all_repeated(envelope: &Envelope) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use ropeway::tool::{CallId, Origin};
+    use ropeway_core::tool::{CallId, Origin};
     use serde_json::{Value, json};
 
     use super::*;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ropeway::content::{ContentPart, EmbeddedResource, ResourceContents, decode_base64};
-use ropeway::envelope::Envelope;
+use ropeway_core::content::{ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use ropeway_core::envelope::Envelope;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -107,7 +107,7 @@ pub(crate) fn document(envelope: &Envelope, saved: &SavedParts) -> serde_json::R
 mod tests {
     use std::time::Duration;
 
-    use ropeway::tool::{CallId, Origin};
+    use ropeway_core::tool::{CallId, Origin};
 
     use super::*;
 

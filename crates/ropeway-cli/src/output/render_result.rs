@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
-use ropeway::content::{ContentPart, EmbeddedResource, ResourceContents, decode_base64};
-use ropeway::envelope::{Envelope, EnvelopeData};
+use ropeway_core::content::{ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use ropeway_core::envelope::{Envelope, EnvelopeData};
 use serde_json::Value;
 
 use crate::failure::{Failure, problem_line};
@@ -169,7 +169,9 @@ pub(crate) fn render(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result
 /// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
 pub(crate) fn is_structured_copy(part: &ContentPart, structured: &Value) -> bool {
     match part {
-        ContentPart::Text { text, .. } => ropeway::json::from_str::<Value>(text).is_ok_and(|text| text == *structured),
+        ContentPart::Text { text, .. } => {
+            ropeway_core::json::from_str::<Value>(text).is_ok_and(|text| text == *structured)
+        }
         _ => false,
     }
 }
@@ -208,7 +210,6 @@ pub(crate) fn render_parts<'a>(
                 (name, uri) if name == uri => format!("{FAINT}→{FAINT:#} {uri}"),
                 (name, uri) => format!("{name} {FAINT}→{FAINT:#} {uri}"),
             },
-            other => clean(&serde_json::to_string(other).unwrap_or_default()),
         };
         shown.text.push_str(line.trim_end_matches('\n'));
         shown.text.push('\n');
@@ -263,7 +264,7 @@ fn render_file(
 mod tests {
     use std::time::Duration;
 
-    use ropeway::tool::{CallId, Origin};
+    use ropeway_core::tool::{CallId, Origin};
     use serde_json::json;
 
     use super::*;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::time::SystemTime;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::event::timestamp;
+use ropeway_core::event::timestamp;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use ropeway::config::SandboxProfile;
+use ropeway_config::SandboxProfile;
 
 use super::built_in::{DEVICES, SYSTEM};
 use super::certificates::certificates;
@@ -68,7 +68,7 @@ fn check_links((path, resolved): &(PathBuf, ResolvedPath), changeable: &[PathBuf
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use ropeway::config::Sandbox;
+    use ropeway_config::Sandbox;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use ropeway::config::CERTIFICATE_VARIABLES;
+use ropeway_config::CERTIFICATE_VARIABLES;
 
 use super::home::home;
 

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use ropeway::config::StdioServer;
+use ropeway_config::StdioServer;
 
 use super::built_in::SYSTEM;
 use super::home::home;

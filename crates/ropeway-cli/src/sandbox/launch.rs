@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use ropeway::config::{SandboxFailure, SandboxLauncher, SandboxMode, SandboxProfile};
+use ropeway_config::{SandboxFailure, SandboxLauncher, SandboxMode, SandboxProfile};
 
 use super::support::{Support, missing};
 

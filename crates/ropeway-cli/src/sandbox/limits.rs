@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ropeway::config::SandboxProfile;
+use ropeway_config::SandboxProfile;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 
 /// The limits of a profile.

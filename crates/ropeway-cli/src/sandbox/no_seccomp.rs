@@ -1,6 +1,6 @@
 //! Architectures for which filters of system calls cannot be compiled.
 
-use ropeway::config::SandboxProfile;
+use ropeway_config::SandboxProfile;
 
 use super::access::FileAccess;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ropeway::config::{SandboxPath, StdioServer};
+use ropeway_config::{SandboxPath, StdioServer};
 
 use super::home::home;
 use super::summary::lacks_network;

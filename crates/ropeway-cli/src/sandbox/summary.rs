@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ropeway::config::{SandboxSummary, StdioServer};
+use ropeway_config::{SandboxSummary, StdioServer};
 
 /// Describes a sandbox, with the caches that a package runner may change.
 pub(crate) fn describe(sandbox: &SandboxSummary, command: &str) -> String {

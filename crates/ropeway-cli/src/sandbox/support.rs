@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ropeway::config::{Config, SandboxMode, ServerEntry};
+use ropeway_config::{Config, SandboxMode, ServerEntry};
 
 /// The first version of Landlock that restricts truncating files. Before it, a server could empty any file of the user.
 const TRUNCATION_LANDLOCK: u8 = 3;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::config::Secret;
+use ropeway_config::Secret;
 
 use crate::secrets::literal::ExtractedSecret;
 
@@ -65,7 +65,7 @@ fn quoted(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::{Config, Secrets, ServerSettings, Transport};
+    use ropeway_config::{Config, Secrets, ServerSettings, Transport};
 
     use super::*;
 

@@ -63,7 +63,7 @@ fn is_listed(root: &Path, file: &Path) -> bool {
     let Some(name) = file.file_name().and_then(OsStr::to_str) else { return false };
     let folders = file.ancestors().skip(1).take_while(|folder| folder.starts_with(root)).map(PathBuf::from);
     folders.into_iter().any(|folder| {
-        let text = ropeway::config::read_regular(&folder.join(".gitignore"), LARGEST).unwrap_or_default();
+        let text = ropeway_config::read_regular(&folder.join(".gitignore"), LARGEST).unwrap_or_default();
         let is_it = |line: &str| {
             let pattern = line.trim().trim_start_matches('/').trim_start_matches("**/");
             pattern == name || pattern == "*" || pattern == format!("*{name}") || pattern == format!("{name}*")

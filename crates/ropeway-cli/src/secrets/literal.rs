@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use ropeway::config::raw::{RawAuth, RawServer, RawText};
-use ropeway::secret::{Redactor, Secret, in_arguments, in_named, in_url, names_secret};
+use ropeway_config::raw::{RawAuth, RawServer, RawText};
+use ropeway_core::secret::{Redactor, Secret, in_arguments, in_named, in_url, names_secret};
 use serde_json::Value;
 
 /// Replacement for redacted secrets.
@@ -325,8 +325,8 @@ fn is_within_value(line: &str, start: Option<usize>) -> bool {
 mod tests {
     use super::*;
 
-    fn pairs(pairs: &[(&str, &str)]) -> ropeway::config::raw::RawMap<RawText> {
-        ropeway::config::raw::RawMap(
+    fn pairs(pairs: &[(&str, &str)]) -> ropeway_config::raw::RawMap<RawText> {
+        ropeway_config::raw::RawMap(
             pairs.iter().map(|(name, value)| ((*name).to_owned(), RawText::from(*value))).collect(),
         )
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use ropeway::secret::{AccountRedactor, Redactor, StreamRedactor};
+use ropeway_core::secret::{AccountRedactor, Redactor, StreamRedactor};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -148,7 +148,7 @@ impl<W: Write> Write for RedactingJsonWriter<W> {
 
 #[cfg(test)]
 mod tests {
-    use ropeway::secret::Secret;
+    use ropeway_core::secret::Secret;
 
     use super::*;
 

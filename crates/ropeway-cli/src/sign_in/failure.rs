@@ -1,7 +1,7 @@
 //! Failures of a sign-in, with exit codes and advice.
 
-use ropeway::oauth::{Credentials, OAuthError, StoreError};
-use ropeway::secret::Redactor;
+use ropeway_core::secret::Redactor;
+use ropeway_mcp::oauth::{Credentials, OAuthError, StoreError};
 
 use crate::failure::{Failure, exit_of_oauth};
 use crate::secrets::redaction;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anstyle::Style;
-use ropeway::oauth::{Credentials, DeviceAuthorization, OAuthError, SignIn, SignInOptions};
+use ropeway_mcp::oauth::{Credentials, DeviceAuthorization, OAuthError, SignIn, SignInOptions};
 use url::Url;
 
 use super::browser::{self, BrowserEnvironment, OpenedBrowser};

@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use anstyle::Style;
-use ropeway::mcp::Handlers;
-use ropeway::oauth::{SignInAnswer, SignInReason, SignInRequest};
+use ropeway_mcp::Handlers;
+use ropeway_mcp::oauth::{SignInAnswer, SignInReason, SignInRequest};
 use tokio::sync::oneshot;
 
 use super::flow::{SignInFlow, SignInMethod};

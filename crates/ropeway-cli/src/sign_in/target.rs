@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ropeway::config::{HttpServer, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, ServerSettings, Transport};
-use ropeway::oauth::store::{CredentialsSummary, canonical_server};
+use ropeway_config::{HttpServer, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, ServerSettings, Transport};
+use ropeway_mcp::oauth::store::{CredentialsSummary, canonical_server};
 
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::find_with_origin;

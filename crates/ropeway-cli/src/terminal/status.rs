@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ropeway::tool::Progress;
+use ropeway_core::tool::Progress;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::terminal::charset::{for_locale, is_plain};

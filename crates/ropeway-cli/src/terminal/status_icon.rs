@@ -1,7 +1,7 @@
 //! Status icons: a symbol, a colour and a word for each status.
 
 use anstyle::{AnsiColor, Style};
-use ropeway::registry::ServerState;
+use ropeway_bridge::registry::ServerState;
 
 use crate::terminal::table::Cell;
 

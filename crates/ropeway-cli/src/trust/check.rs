@@ -4,8 +4,8 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
-use ropeway::config::content_digest;
-use ropeway::tool::BoxError;
+use ropeway_config::content_digest;
+use ropeway_core::tool::BoxError;
 use rustix::termios::{QueueSelector, tcflush};
 
 use super::error::TrustStoreError;

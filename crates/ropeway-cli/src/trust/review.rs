@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
-use ropeway::config::{ChatReview, ConfigReview, ServerReview, TransportReview, ValueReference, review};
+use ropeway_config::{ChatReview, ConfigReview, ServerReview, TransportReview, ValueReference, review};
 
 use super::ownership::ownership_problem;
 use super::summary::{Fact, Section, TrustSummary};

@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ropeway::config::content_digest;
-use ropeway::tool::Digest;
+use ropeway_config::content_digest;
+use ropeway_core::tool::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::digest::sha256;

@@ -1,6 +1,6 @@
 //! Arguments as users type them, and URLs and commands instead of server names.
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::json;
 
 use crate::Run;

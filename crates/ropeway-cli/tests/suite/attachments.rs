@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use ropeway::message::Dialect;
-use ropeway::testing::ScriptedReply;
+use ropeway_core::message::Dialect;
+use ropeway_testing::ScriptedReply;
 use serde_json::{Value, json};
 
 use crate::chat::{Model, said};

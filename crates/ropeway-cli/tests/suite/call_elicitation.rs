@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::json;
 
 use crate::chat_terminal::{CTRL_C, CTRL_D, Window};

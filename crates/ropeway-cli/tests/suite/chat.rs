@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ropeway::message::Dialect;
-use ropeway::testing::{ModelAnswer, ModelServer, Script, ScriptedReply};
+use ropeway_core::message::Dialect;
+use ropeway_testing::{ModelAnswer, ModelServer, Script, ScriptedReply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

@@ -1,7 +1,7 @@
 //! `ropeway chat` at a terminal: Markdown, widths, line breaks in messages, models and results.
 
-use ropeway::message::Dialect;
-use ropeway::testing::{ModelAnswer, ScriptedReply};
+use ropeway_core::message::Dialect;
+use ropeway_testing::{ModelAnswer, ScriptedReply};
 use serde_json::{Value, json};
 
 use crate::chat::Model;

@@ -1,6 +1,6 @@
 //! The choice of a model in `ropeway chat`, and its errors.
 
-use ropeway::testing::{ModelAnswer, ScriptedReply};
+use ropeway_testing::{ModelAnswer, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::Model;

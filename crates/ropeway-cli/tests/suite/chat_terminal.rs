@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use ropeway::message::Dialect;
-use ropeway::testing::{Fault, FaultTrigger, ModelAnswer, Script, ScriptedReply};
+use ropeway_core::message::Dialect;
+use ropeway_testing::{Fault, FaultTrigger, ModelAnswer, Script, ScriptedReply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

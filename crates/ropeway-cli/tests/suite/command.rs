@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use ropeway::testing::{HttpScriptedServer, Script};
+use ropeway_testing::{HttpScriptedServer, Script};
 use serde_json::json;
 
 use crate::{Ropeway, Run};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::Run;

@@ -1,6 +1,6 @@
 //! `ropeway config`: problems of a file, and the searched locations.
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::home::{Home, demo};

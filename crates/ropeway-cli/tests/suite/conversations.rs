@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use ropeway::testing::{Script, ScriptedReply};
+use ropeway_testing::{Script, ScriptedReply};
 use serde_json::{Value, json};
 
 use crate::chat::{Model, mode, said};

@@ -212,7 +212,7 @@ fn a_chart_is_a_png_image_of_the_documented_size() {
         let result = server.call("chart", json!({"values": [3, -1, 4], "title": "Digits", "kind": kind}));
         let picture = &result["content"][1];
         assert_eq!((&picture["type"], &picture["mimeType"]), (&json!("image"), &json!("image/png")));
-        let bytes = ropeway::content::decode_base64(picture["data"].as_str().expect("data")).expect("base64");
+        let bytes = ropeway_core::content::decode_base64(picture["data"].as_str().expect("data")).expect("base64");
         let reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("a PNG file");
         assert_eq!((reader.info().width, reader.info().height), (640, 360));
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::{Map, Value, json};
 
 use crate::place::{Place, entry};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::config::{Config, Secrets};
+use ropeway_config::{Config, Secrets};
 
 use crate::Ropeway;
 

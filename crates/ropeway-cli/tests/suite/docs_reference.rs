@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ropeway::config::{Config, Secrets, json_schema};
+use ropeway_config::{Config, Secrets, json_schema};
 use serde_json::Value;
 
 use crate::docs::keep;

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use ropeway::testing::{Fault, FaultTrigger, Script};
+use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::home::{Home, demo};

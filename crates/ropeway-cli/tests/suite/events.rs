@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::ChildStdout;
 use std::time::{Duration, Instant};
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::Running;

@@ -1,6 +1,6 @@
 //! Numbers and text pass through the binary unchanged.
 
-use ropeway::testing::{Fault, FaultTrigger, Script};
+use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::json;
 
 use crate::place::{Place, entry, having};

@@ -1,6 +1,6 @@
 //! Text of a tool in a pipe ends with a newline, `--raw` writes it byte for byte, and failures are JSON for scripts.
 
-use ropeway::testing::{Fault, FaultTrigger, Script};
+use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::place::{Place, entry};

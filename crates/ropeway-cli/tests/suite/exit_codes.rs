@@ -1,6 +1,6 @@
 //! Exit codes: `tools`, `health` and `doctor` agree about every kind of server that is not usable.
 
-use ropeway::testing::{Fault, FaultTrigger, Script};
+use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::doctor::answering;

@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ropeway::testing::{HttpScriptedServer, Script};
-use ropeway::{Bridge, Config, ServerConfig, StdioServer};
+use ropeway_bridge::Bridge;
+use ropeway_config::{Config, ServerConfig, StdioServer};
+use ropeway_testing::{HttpScriptedServer, Script};
 use serde_json::{Value, json};
 
 use crate::place::{Place, entry};

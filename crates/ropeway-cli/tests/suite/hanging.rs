@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use ropeway::testing::{Script, ScriptedReply};
+use ropeway_testing::{Script, ScriptedReply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

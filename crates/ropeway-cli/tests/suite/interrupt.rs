@@ -1,6 +1,6 @@
 //! Ctrl-C at a terminal, outside of an interactive chat.
 
-use ropeway::testing::ModelAnswer;
+use ropeway_testing::ModelAnswer;
 
 use crate::chat::Model;
 use crate::chat_terminal::Window;

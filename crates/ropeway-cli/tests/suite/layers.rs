@@ -51,7 +51,7 @@ fn the_layers_name_exactly_the_modules_of_the_binary() {
 
 /// Every source file below a top-level module, without tests.
 fn module_sources() -> impl Iterator<Item = (String, Source)> {
-    let modules = sources().into_iter().filter_map(|source| Some((source.module()?, source)));
+    let modules = sources("cli").into_iter().filter_map(|source| Some((source.module()?, source)));
     modules.filter(|(module, _)| !matches!(module.as_str(), "lib" | "main" | "fuzz"))
 }
 

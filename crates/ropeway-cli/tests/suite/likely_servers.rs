@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::place::{Place, entry, having};

@@ -1,6 +1,6 @@
 //! Lists of servers that are unavailable or partly available.
 
-use ropeway::testing::{Fault, FaultTrigger, Script};
+use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::many::mixed;

@@ -1,6 +1,6 @@
 //! `ropeway.lock`: accepted, changed and hidden tools.
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::Run;

@@ -23,7 +23,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ropeway::testing::{Script, ScriptedReply};
+use ropeway_testing::{Script, ScriptedReply};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use url::Url;

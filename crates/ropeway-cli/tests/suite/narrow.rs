@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 
 use crate::place::{Place, entry, having};
 use crate::terminal::Terminal;

@@ -1,6 +1,6 @@
 //! Options of every command, aliases and variables of the terminal.
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use serde_json::{Map, Value, json};
 
 use crate::chat_terminal::Window;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 

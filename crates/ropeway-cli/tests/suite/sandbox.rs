@@ -7,8 +7,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ropeway::config::{CERTIFICATE_VARIABLES, Sandbox, SandboxMode, SandboxProfile};
-use ropeway::testing::Script;
+use ropeway_config::{CERTIFICATE_VARIABLES, Sandbox, SandboxMode, SandboxProfile};
+use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::Run;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ropeway::testing::{Fault, FaultTrigger, HttpFault, Script};
+use ropeway_testing::{Fault, FaultTrigger, HttpFault, Script};
 use serde_json::{Value, json};
 
 use crate::place::{Place, entry, having};

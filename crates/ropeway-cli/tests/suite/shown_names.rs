@@ -1,6 +1,6 @@
 //! Displayed tool names have no prefix, which only models need.
 
-use ropeway::testing::{Script, ScriptedReply};
+use ropeway_testing::{Script, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::Model;

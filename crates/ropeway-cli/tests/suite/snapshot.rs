@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway::testing::{Fault, FaultTrigger, HttpFault, Script};
+use ropeway_testing::{Fault, FaultTrigger, HttpFault, Script};
 use serde_json::{Value, json};
 
 use crate::completions::commands;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ropeway::testing::Script;
+use ropeway_testing::Script;
 
 use crate::mark::Mark;
 use crate::{Ropeway, Run, Running};

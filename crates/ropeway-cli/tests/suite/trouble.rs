@@ -4,9 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use ropeway::testing::{
-    Fault, FaultTrigger, Grandchild, HttpFault, ProcessScript, Script, StdoutNoise, UnknownMethods,
-};
+use ropeway_testing::{Fault, FaultTrigger, Grandchild, HttpFault, ProcessScript, Script, StdoutNoise, UnknownMethods};
 use serde_json::json;
 
 use crate::mark::{command_line, signal};
@@ -206,7 +204,7 @@ fn a_server_that_floods_standard_error_ends_with_5() {
 
 #[test]
 fn an_endless_list_does_not_block_the_command() {
-    for paging in [ropeway::testing::PagingStyle::Endless, ropeway::testing::PagingStyle::Repeated] {
+    for paging in [ropeway_testing::PagingStyle::Endless, ropeway_testing::PagingStyle::Repeated] {
         let script = Script { paging, page_size: Some(1), ..Script::default() };
         let run = Trial::scripted("tools", &script).run();
         assert!(matches!(run.code, Some(0 | 3)), "{:?}\n{}", run.code, run.stderr);

@@ -593,7 +593,7 @@ fn a_changed_project_file_is_reloaded_only_once_trusted() {
 #[test]
 fn environment_keys_are_not_sent_to_the_url_of_a_trusted_project() {
     let list = json!({"data": [{"id": "parrot"}], "object": "list"});
-    let model = Model::answering(std::iter::repeat_with(|| ropeway::testing::ModelAnswer::json(200, &list)).take(8));
+    let model = Model::answering(std::iter::repeat_with(|| ropeway_testing::ModelAnswer::json(200, &list)).take(8));
     let url = model.server.url();
     let project = Project::new(&format!("chat: {{provider: anthropic, base_url: '{url}'}}\n"));
     project.run(&["trust"]).expect(0);

@@ -1,6 +1,6 @@
 //! The log output of `-v` and `-vv`.
 
-use ropeway::testing::{HttpScriptedServer, Script, ScriptedReply};
+use ropeway_testing::{HttpScriptedServer, Script, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::Model;

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::time::{Duration, Instant};
 
-use ropeway::testing::{Fault, FaultTrigger, Script};
+use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::json;
 
 use crate::place::Place;

@@ -2,7 +2,7 @@
 
 use std::process::exit;
 
-use ropeway::testing::{HttpScriptedServer, Script, serve_stdio};
+use ropeway_testing::{HttpScriptedServer, Script, serve_stdio};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::mcp::Mcp;
-use ropeway::testing::{Fault, FaultTrigger, HttpScript, ResponseFormat, Script, ScriptedServer};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{CallContext, CallError, CancelToken};
+use ropeway_testing::{HttpScript, ResponseFormat};
 use serde_json::{Value, json};
 
 use crate::hasty::{

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use ropeway::config::EraChoice;
 use ropeway::event::{Event, Events};
 use ropeway::mcp::{ConnectionState, Handlers, Mcp};
-use ropeway::testing::{ExtraTool, Fault, FaultRule, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
 use ropeway::tool::{CallContext, CallError, CancelToken};
+use ropeway_testing::{ExtraTool, FaultRule};
 use serde_json::{Map, json};
 
 use crate::hasty::{
@@ -595,7 +596,7 @@ fn a_missing_program_and_an_invalid_url_are_named() {
 fn connect_works_after_a_cancelled_close() {
     scene(|scene| async move {
         let script = Script {
-            process: ropeway::testing::ProcessScript { ignore_eof: true, ..Default::default() },
+            process: ropeway_testing::ProcessScript { ignore_eof: true, ..Default::default() },
             ..Script::default()
         };
         let server = connect(hasty(child(&scene, &script))).await;

@@ -5,9 +5,8 @@ use std::time::Instant;
 use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::event::Event;
 use ropeway::mcp::{ConnectionState, Era, Mcp};
-use ropeway::testing::{
-    Fault, FaultRule, FaultTrigger, HttpFault, HttpScriptedServer, Script, ScriptedServer, UnknownMethods, odd,
-};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
+use ropeway_testing::{FaultRule, HttpFault, UnknownMethods, odd};
 use serde_json::{Value, json};
 
 use crate::hasty::{
@@ -342,7 +341,7 @@ fn a_server_that_changes_its_era_is_detected() {
         let scripted = ScriptedServer::new(Script::modern());
         let server = connect(hasty(scripted.in_process())).await;
         is_modern(&server, &scripted).await;
-        scripted.set(|script| script.eras = ropeway::testing::SupportedEras::Legacy);
+        scripted.set(|script| script.eras = ropeway_testing::SupportedEras::Legacy);
         scripted.set(|script| {
             script.faults = vec![FaultRule { on: FaultTrigger::tool("echo").nth(1), fault: Fault::exit() }]
         });

@@ -4,11 +4,12 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use ropeway::config::Secret;
-use ropeway::event::{EventLog, Events};
+use ropeway::event::Events;
 use ropeway::mcp::{Handlers, Mcp};
 use ropeway::secret::Redactor;
 use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::CallContext;
+use ropeway_core::event::EventLog;
 use serde_json::{Value, json};
 
 use crate::hasty::{call_in, hasty};

@@ -11,10 +11,13 @@ use ropeway::envelope::Envelope;
 use ropeway::json;
 use ropeway::mcp::Mcp;
 use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall};
-use ropeway::provider::{ChatRequest, Exchange, ProviderSettings, Reply, encode};
-use ropeway::testing::{Fault, FaultRule, FaultTrigger, Script, ScriptedReply, StdoutNoise, replaying};
+use ropeway::provider::{ChatRequest, ProviderSettings, Reply};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedReply};
 use ropeway::tool::{CallContext, CallId, LocalTool, Origin, ToolDefinition, ToolOutput};
-use ropeway::web::{SseEvent, SseParser};
+use ropeway_core::json::KEEPS_DIGITS;
+use ropeway_providers::{Exchange, encode};
+use ropeway_testing::{FaultRule, StdoutNoise, replaying};
+use ropeway_web::{SseEvent, SseParser};
 use serde_json::{Value, json};
 
 use crate::hasty::{
@@ -30,9 +33,6 @@ const READ: &str = "cut \u{fffd}";
 
 /// Numbers that an `f64` cannot represent exactly.
 const NUMBERS: &str = r#"{"u65":18446744073709551616,"long":123456789012345678901234567890,"zero":-0,"price":1.10,"one":1.0,"huge":1e+400,"tiny":-1.5e-400}"#;
-
-/// Returns `true` if this build keeps the digits of numbers.
-const EXACT: bool = cfg!(feature = "arbitrary-precision");
 
 fn result(of: &str) -> Fault {
     Fault::Body(format!(r#""result":{of}"#))
@@ -129,7 +129,7 @@ fn any_number_from_a_server_is_handled() {
         assert_eq!(structured["one"].as_f64(), Some(1.0));
         assert!(output.is_error);
         let text = output.plain_text().expect("text only");
-        if EXACT {
+        if KEEPS_DIGITS {
             assert_eq!(structured.to_string(), NUMBERS);
             assert_eq!(json!(output.meta).to_string(), NUMBERS);
             assert_eq!(text, format!("a\n{{\"type\":\"odd\",\"n\":{NUMBERS}}}\n1.10\n-0"));
@@ -157,7 +157,7 @@ fn numbers_in_a_definition_are_kept_exactly() {
         let tools = server.list_tool_definitions().await.expect("tools");
         // The model gets the text, even if a value cannot hold the number.
         assert_eq!(format!("{:?}", tools[0].input_schema), schema);
-        if EXACT {
+        if KEEPS_DIGITS {
             assert_eq!(serde_json::to_string(&tools[0].input_schema).expect("JSON"), schema);
             assert_eq!(json!(tools[0].meta).to_string(), NUMBERS);
         }
@@ -173,7 +173,7 @@ fn arguments_reach_the_server_unchanged() {
         let _ = server.call_tool_with("echo", arguments(given.clone()), &CallContext::default()).await;
         let heard = scripted.wait_for("tools/call", 1).await;
         assert_eq!(heard["params"]["arguments"], given);
-        if EXACT {
+        if KEEPS_DIGITS {
             assert_eq!(heard["params"]["arguments"]["n"].to_string(), NUMBERS);
         }
         server.close().await;
@@ -226,7 +226,7 @@ fn arguments_of_a_model_are_kept_exactly() {
     scene(|_| async {
         for dialect in Dialect::ALL {
             // A number that a value cannot hold is reported to the model.
-            let numbers = if EXACT { NUMBERS } else { r#"{"one":1.0}"# };
+            let numbers = if KEEPS_DIGITS { NUMBERS } else { r#"{"one":1.0}"# };
             let written = format!(r#"{{"n":{numbers},"text":"MARK"}}"#);
             // Gemini writes arguments as JSON, the others as JSON text within JSON.
             let cut = if dialect == Dialect::Gemini { r"\ud83d" } else { r"\\ud83d" };
@@ -240,7 +240,7 @@ fn arguments_of_a_model_are_kept_exactly() {
             let calls: Vec<&ToolCall> = reply.message.calls().collect();
             let CallArguments::Object(arguments) = &calls[0].arguments else { panic!("{dialect}: {:?}", calls[0]) };
             assert_eq!(arguments["text"], "\u{fffd}", "{dialect}");
-            if EXACT {
+            if KEEPS_DIGITS {
                 assert_eq!(arguments["n"].to_string(), NUMBERS, "{dialect}");
                 let saved = serde_json::to_string(&Conversation::new().with(reply.message.clone())).expect("JSON");
                 let read: Conversation = json::from_str(&saved).expect("a conversation");
@@ -267,7 +267,7 @@ fn numbers_in_a_result_reach_the_model_exactly() {
             agent.send("hi").finish().await.unwrap_or_else(|error| panic!("{dialect}: {}", chain(&error)));
             let saved = serde_json::to_string(&agent.history()).expect("JSON");
             let told = Value::from(NUMBERS).to_string();
-            assert_eq!(saved.contains(told.trim_matches('"')), EXACT, "{dialect}: {saved}");
+            assert_eq!(saved.contains(told.trim_matches('"')), KEEPS_DIGITS, "{dialect}: {saved}");
         }
     });
 }
@@ -303,7 +303,7 @@ fn structured_results_keep_their_tokens() {
             let structured = output.structured.as_ref().expect("structured content").to_string();
             let envelope = Envelope::from_output(CallId("1".to_owned()), "echo", Origin::Local, Duration::ZERO, output);
             let printed = serde_json::to_string(&envelope).expect("JSON");
-            if EXACT {
+            if KEEPS_DIGITS {
                 assert_eq!(structured, text);
                 assert!(printed.contains(&format!(r#""structured_content":{text}"#)), "{text}: {printed}");
                 assert!(printed.contains(&format!(r#""_meta":{{"n":{text}}}"#)), "{text}: {printed}");

@@ -5,8 +5,9 @@ use std::time::Instant;
 use ropeway::config::EraChoice;
 use ropeway::content::ContentPart;
 use ropeway::event::Event;
-use ropeway::testing::{Fault, FaultRule, FaultTrigger, Script, ScriptedServer, StdoutNoise, WriteStyle, odd};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{CallContext, CallError};
+use ropeway_testing::{FaultRule, StdoutNoise, WriteStyle, odd};
 use serde_json::json;
 
 use crate::hasty::{

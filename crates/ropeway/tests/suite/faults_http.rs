@@ -5,11 +5,11 @@ use std::time::{Duration, Instant, SystemTime};
 use ropeway::config::{EraChoice, HttpServer, Transport};
 use ropeway::event::Event;
 use ropeway::mcp::{ConnectionState, Era, Mcp};
-use ropeway::testing::{
-    Fault, FaultRule, FaultTrigger, HttpFault, HttpScript, HttpScriptedServer, OfferedTransports, ResponseFormat,
-    Script, UnknownSession, WriteStyle,
-};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script};
 use ropeway::tool::{CallContext, CallError};
+use ropeway_testing::{
+    FaultRule, HttpFault, HttpScript, OfferedTransports, ResponseFormat, UnknownSession, WriteStyle,
+};
 use serde_json::json;
 
 use crate::hasty::{
@@ -774,7 +774,7 @@ fn notifications_arrive_over_the_resumed_standalone_stream() {
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         names(&server).await;
         let mut events = server.events();
-        http.set(|script| script.extra_tools.extend(ropeway::testing::odd::tools()));
+        http.set(|script| script.extra_tools.extend(ropeway_testing::odd::tools()));
         http.changed("tools");
         event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
         assert_eq!(names(&server).await.len(), 31);
@@ -792,7 +792,7 @@ fn outdated_header_parameters_are_rebuilt_from_a_fresh_list() {
         let place = |schema: &serde_json::Value| json!({"name": "place", "inputSchema": schema});
         let result = json!({"content": [{"type": "text", "text": "there"}]});
         http.set(|script| {
-            script.extra_tools.push(ropeway::testing::ExtraTool::new(place(&schema), result.clone()));
+            script.extra_tools.push(ropeway_testing::ExtraTool::new(place(&schema), result.clone()));
         });
         server.refresh_tools().await.expect("a list");
         schema["properties"]["place"]["x-mcp-header"] = json!("Place");

@@ -8,7 +8,8 @@ use std::time::Instant;
 use ropeway::config::StdioServer;
 use ropeway::event::Event;
 use ropeway::mcp::{ConnectionState, Mcp};
-use ropeway::testing::{Fault, FaultTrigger, Grandchild, ProcessScript, Script, StdoutNoise, WriteStyle};
+use ropeway::testing::{Fault, FaultTrigger, Script};
+use ropeway_testing::{Grandchild, ProcessScript, StdoutNoise, WriteStyle};
 use serde_json::json;
 
 use crate::hasty::{

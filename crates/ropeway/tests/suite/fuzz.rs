@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ropeway::testing::fuzz::{Mutator, TARGETS, Target};
+use ropeway_testing::fuzz::{Mutator, TARGETS, Target};
 
 /// Number of mutations per target.
 const MUTATIONS: usize = 400;

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::mcp::{ClientRoot, Elicitation, ElicitationAnswer, ElicitationMode, Handlers, Mcp};
-use ropeway::testing::{HttpScript, Script, ScriptedServer};
+use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::{CallContext, CallError, CancelToken};
+use ropeway_testing::HttpScript;
 use serde_json::{Map, Value, json};
 
 use crate::hasty::{
@@ -483,7 +484,7 @@ fn a_task_is_cancelled_when_its_caller_is_dropped() {
 #[test]
 fn a_legacy_json_server_asks_over_the_standalone_stream() {
     scene(|_| async {
-        let http = HttpScript { answers: ropeway::testing::ResponseFormat::Json, ..HttpScript::default() };
+        let http = HttpScript { answers: ropeway_testing::ResponseFormat::Json, ..HttpScript::default() };
         let http = listening(Script { http, ..Script::legacy() }).await;
         let server = connect_with(answering(ElicitationAnswer::Decline), hasty(at(http.url()))).await;
         assert_eq!(parsed(&text(&server, "elicit", json!({})).await), json!({"action": "decline"}));

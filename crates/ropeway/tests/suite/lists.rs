@@ -2,8 +2,9 @@
 
 use ropeway::config::EraChoice;
 use ropeway::event::Event;
-use ropeway::testing::{ExtraTool, Fault, FaultTrigger, PagingStyle, Script, ScriptedServer, odd};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::CallContext;
+use ropeway_testing::{ExtraTool, PagingStyle, odd};
 use serde_json::json;
 
 use crate::hasty::{

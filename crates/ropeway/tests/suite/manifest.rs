@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use ropeway::bridge::{Bridge, BridgeError};
-use ropeway::config::{Config, Secrets, ServerEntry, ServerSettings, StdioServer};
+use ropeway::config::{Config, Secrets, ServerEntry, StdioServer};
 use ropeway::event::{Event, EventStream};
 use ropeway::registry::ServerState;
 use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::CallContext;
+use ropeway_config::ServerSettings;
 use serde_json::{Value, json};
 
 use crate::hasty::{SOON, arguments, child, hasty, listening};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use ropeway::config::EraChoice;
 use ropeway::event::Event;
 use ropeway::mcp::Mcp;
-use ropeway::testing::{Fault, FaultTrigger, HttpFault, HttpScript, HttpScriptedServer, Script};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script};
+use ropeway_testing::{HttpFault, HttpScript};
 use serde_json::json;
 
 use crate::hasty::{at, call, connect, event, in_era, listening, ms, names, still_works, until};

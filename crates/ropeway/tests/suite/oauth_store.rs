@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ropeway::oauth::store::{KeyringError, KeyringMode, Protection};
-use ropeway::oauth::{Credentials, RegisteredClient, StoreError, TokenSet, TokenStore};
+use ropeway::oauth::{Credentials, StoreError, TokenStore};
+use ropeway_mcp::oauth::store::{KeyringError, KeyringMode, Protection};
+use ropeway_mcp::oauth::{RegisteredClient, TokenSet};
 
 /// Names the folder of the store in a process that [`Helper`] started.
 const FOLDER: &str = "ROPEWAY_TEST_TOKENS";

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use ropeway::checked::CheckedTool;
 use ropeway::config::{CollisionPolicy, ServerConfig, ServerEntry, StdioServer};
-use ropeway::protocol::tool_definition;
-use ropeway::registry::{Registry, ToolShape};
+use ropeway::registry::Registry;
 use ropeway::tool::{Alias, LocalTool, Origin, Tool, ToolDefinition};
+use ropeway_bridge::registry::ToolShape;
+use ropeway_mcp::protocol::tool_definition;
 use serde_json::{Value, json};
 
 /// A server and its tool list.

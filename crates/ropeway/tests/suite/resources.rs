@@ -3,8 +3,9 @@
 use ropeway::config::EraChoice;
 use ropeway::content::{EmbeddedResource, ResourceContents};
 use ropeway::mcp::{Completion, Mcp};
-use ropeway::testing::{Fault, FaultTrigger, PagingStyle, Script, ScriptedServer, UnknownMethods};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{Arguments, CallContext, CallError};
+use ropeway_testing::{PagingStyle, UnknownMethods};
 use serde_json::{Map, Value, json};
 
 use crate::hasty::{arguments, chain, connect, hasty, in_era, in_process, still_works, warnings};

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ropeway::config::Transport;
-use ropeway::testing::{
-    Fault, FaultRule, FaultTrigger, Grandchild, HttpFault, HttpScript, HttpScriptedServer, OfferedTransports,
-    PagingStyle, ProcessScript, ResponseFormat, Script, ScriptedServer, StdoutNoise, SupportedEras, UnknownMethods,
-    UnknownSession, WriteStyle, odd,
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
+use ropeway_testing::{
+    FaultRule, Grandchild, HttpFault, HttpScript, OfferedTransports, PagingStyle, ProcessScript, ResponseFormat,
+    StdoutNoise, SupportedEras, UnknownMethods, UnknownSession, WriteStyle, odd,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};

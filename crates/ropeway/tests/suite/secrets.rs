@@ -6,8 +6,9 @@ use ropeway::config::{HttpServer, Secret, ServerConfig};
 use ropeway::event::{EventStream, Events};
 use ropeway::mcp::{Handlers, Mcp};
 use ropeway::secret::Redactor;
-use ropeway::testing::{Fault, FaultTrigger, HttpFault, Script, ScriptedServer, StdoutNoise};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{CallContext, CallError, Progress};
+use ropeway_testing::{HttpFault, StdoutNoise};
 use serde_json::{Value, json};
 
 use crate::hasty::{arguments, at, call, chain, child, hasty, listening, state};

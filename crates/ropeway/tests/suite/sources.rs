@@ -10,8 +10,9 @@ pub(crate) struct Source {
     text: String,
 }
 
-pub(crate) fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+/// Returns the sources of a crate, such as `core`.
+pub(crate) fn sources(library: &str) -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../ropeway-{library}/src"));
     let mut folders = vec![root.clone()];
     let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {

@@ -3,11 +3,10 @@
 use std::env;
 
 use anyhow::{Context, Result, bail};
-use ropeway::config::{
-    ClientAuthMethod, IdentityProvider, JwtAlgorithm, OAuthGrant, OAuthSettings, PrivateKey, TokenSource,
-};
+use ropeway::config::{IdentityProvider, OAuthGrant, OAuthSettings, PrivateKey, TokenSource};
 use ropeway::mcp::Handlers;
 use ropeway::oauth::SignInAnswer;
+use ropeway_config::{ClientAuthMethod, JwtAlgorithm};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

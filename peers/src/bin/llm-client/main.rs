@@ -15,9 +15,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ropeway::content::ContentPart;
 use ropeway::lowering::Toolset;
 use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall, ToolResult};
-use ropeway::provider::{ChatRequest, Provider, ProviderSettings, Recorder, Reply, ReplyEvent, StopReason, encode};
+use ropeway::provider::{ChatRequest, Provider, ProviderSettings, Recorder, Reply, ReplyEvent, StopReason};
 use ropeway::tool::ToolDefinition;
 use ropeway_peers::recorded_tools::{RecordedTool, recorded_tools};
+use ropeway_providers::encode;
 use serde_json::{Value, json};
 
 /// llama-server does not support Gemini's dialect.

@@ -1,6 +1,6 @@
 //! Tests of approval of tool calls.
 
-use ropeway::tool::Annotations;
+use ropeway_core::tool::Annotations;
 use serde_json::json;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use ropeway::message::Conversation;
+use ropeway_core::message::Conversation;
 
 use super::header::{ConversationHeader, MAX_BYTES, read_header, too_large};
 use crate::chat::save_file;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use ropeway::config::open_regular;
+use ropeway_config::open_regular;
 use serde::{Deserialize, Serialize};
 
 use crate::model::SavedModel;

@@ -1,7 +1,7 @@
 //! Saves conversations after each turn.
 
 use ring::rand::{SecureRandom as _, SystemRandom};
-use ropeway::message::{Conversation, Message};
+use ropeway_core::message::{Conversation, Message};
 
 use super::directory::{ConversationStore, ID_LENGTH};
 use super::header::{ConversationHeader, MAX_BYTES, VERSION, read_header};

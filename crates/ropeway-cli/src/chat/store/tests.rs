@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use ropeway::message::Conversation;
+use ropeway_core::message::Conversation;
 
 use super::saver::{MAX_TITLE, title};
 use super::*;

@@ -4,7 +4,7 @@ mod status;
 mod transfer;
 
 use clap::Subcommand;
-use ropeway::oauth::TokenStore;
+use ropeway_mcp::oauth::TokenStore;
 
 use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use anstyle::Style;
 use jiff::Timestamp;
-use ropeway::duration::format_duration;
-use ropeway::oauth::TokenStore;
-use ropeway::oauth::store::CredentialsSummary;
+use ropeway_core::duration::format_duration;
+use ropeway_mcp::oauth::TokenStore;
+use ropeway_mcp::oauth::store::CredentialsSummary;
 use serde_json::{Value, json};
 
 use crate::connect::command_context::CommandContext;

@@ -3,9 +3,9 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use ropeway::config::read_regular;
-use ropeway::oauth::TokenStore;
-use ropeway::secret::{Redactor, Secret};
+use ropeway_config::read_regular;
+use ropeway_core::secret::{Redactor, Secret};
+use ropeway_mcp::oauth::TokenStore;
 use serde_json::json;
 
 use crate::connect::command_context::CommandContext;

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anstyle::Style;
-use ropeway::checked::CheckedTool;
-use ropeway::config::{Config, ServerEntry, StartMode, TokenCommandReview, ToolReference, review, tool_references};
-use ropeway::mcp::{Mcp, Prompt};
-use ropeway::registry::{Registry, ServerState, ServerStatus, ToolShape, naming};
-use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
+use ropeway_bridge::registry::{Registry, ServerState, ServerStatus, ToolShape, naming};
+use ropeway_config::{Config, ServerEntry, StartMode, TokenCommandReview, ToolReference, review, tool_references};
+use ropeway_core::checked::CheckedTool;
+use ropeway_core::tool::{
+    Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
+};
+use ropeway_mcp::{Mcp, Prompt};
 use serde_json::{Value, json};
 
 use super::report::{NameReport, problems_json, problems_text, report_json, report_text, unmatched_text};

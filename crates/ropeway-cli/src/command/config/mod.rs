@@ -36,7 +36,7 @@ impl Config {
             Command::Check(command) => command.run(context).await,
             Command::Path(command) => command.run(&context),
             Command::Schema => {
-                print_json(&ropeway::config::json_schema())?;
+                print_json(&ropeway_config::json_schema())?;
                 Ok(Exit::Done)
             }
         }

@@ -42,7 +42,7 @@ fn trust_of(place: &ConfigPath) -> Option<&'static str> {
     if !place.exists || place.origin() != Origin::Project {
         return None;
     }
-    let text = ropeway::config::read_text(&place.path).ok()?;
+    let text = ropeway_config::read_text(&place.path).ok()?;
     Some(match TrustStore::open().as_ref().map(|store| store.status(&place.path, &text)) {
         Ok(TrustStatus::Trusted) => "trusted",
         Ok(TrustStatus::Changed(_)) => "changed",

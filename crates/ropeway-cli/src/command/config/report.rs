@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use ropeway::config::{CollisionPolicy, Config, ConfigError, ConfigProblem};
-use ropeway::registry::{Collision, ServerStatus};
-use ropeway::tool::Alias;
+use ropeway_bridge::registry::{Collision, ServerStatus};
+use ropeway_config::{CollisionPolicy, Config, ConfigError, ConfigProblem};
+use ropeway_core::tool::Alias;
 use serde_json::{Value, json};
 
 use super::unmatched::Unmatched;

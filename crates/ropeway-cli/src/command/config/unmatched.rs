@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use ropeway::agent::ToolPattern;
-use ropeway::config::{ToolReference, ToolReferenceKind};
-use ropeway::registry::ToolFilter;
-use ropeway::suggest;
-use ropeway::tool::{Alias, ToolDefinition};
+use ropeway_agent::ToolPattern;
+use ropeway_bridge::registry::ToolFilter;
+use ropeway_config::{ToolReference, ToolReferenceKind};
+use ropeway_core::suggest;
+use ropeway_core::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::describe::schema::{SchemaRoot, is_open, members, resolve};
@@ -210,7 +210,7 @@ fn pattern(text: &str, key: &str, chat: &ChatTools<'_>) -> Option<(String, Optio
         return None;
     }
     let dotted = |tool: &&ToolDefinition| match &tool.origin {
-        ropeway::tool::Origin::Server { server, tool } => format!("{server}.{tool}"),
+        ropeway_core::tool::Origin::Server { server, tool } => format!("{server}.{tool}"),
         _ => tool.name.clone(),
     };
     let dotted: Vec<String> = chat.tools.iter().map(dotted).collect();
@@ -245,8 +245,8 @@ fn suggestion_for(text: &str, names: &[&str], fits: impl Fn(&str) -> bool) -> Op
 
 #[cfg(test)]
 mod tests {
-    use ropeway::config::tool_references;
-    use ropeway::tool::Origin;
+    use ropeway_config::tool_references;
+    use ropeway_core::tool::Origin;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ropeway::event::{Event, EventStream};
+use ropeway_core::event::{Event, EventStream};
 
 use super::endpoint::bind_private;
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo, start_time};

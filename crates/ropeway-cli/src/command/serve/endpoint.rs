@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use ropeway::config::{GatewaySettings, ListenAddress};
+use ropeway_config::{GatewaySettings, ListenAddress};
 use rustix::fs::Mode;
 use rustix::process::umask;
 

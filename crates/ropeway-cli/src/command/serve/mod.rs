@@ -14,8 +14,8 @@ mod stop_signals;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ropeway::config::{GatewaySettings, ListenAddress};
-use ropeway::gateway::Gateway;
+use ropeway_config::{GatewaySettings, ListenAddress};
+use ropeway_gateway::Gateway;
 use serde_json::json;
 
 use self::background::Background;
@@ -34,7 +34,7 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::Servers;
 use crate::failure::{Exit, Failure};
 use crate::output::print::print_json_line;
-use ropeway::suggest;
+use ropeway_core::suggest;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ropeway::config::{
+use ropeway_config::{
     AuthSettings, Config, EraChoice, GatewaySettings, LockPolicy, ResourceSettings, Secrets, ServerSettings,
     ToolSettings,
 };
-use ropeway::gateway::Gateway;
+use ropeway_gateway::Gateway;
 
 use super::source_watch::SourceWatch;
 use crate::config::config_paths::Origin;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use ropeway::bridge::Bridge;
-use ropeway::event::{Event, EventStream};
-use ropeway::gateway::Gateway;
-use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::Alias;
+use ropeway_bridge::Bridge;
+use ropeway_bridge::registry::{ServerState, ServerStatus};
+use ropeway_core::event::{Event, EventStream};
+use ropeway_core::tool::Alias;
+use ropeway_gateway::Gateway;
 
 use crate::connect::advice::{ServerAdvice, is_available, is_pending, is_unavailable, tool_count};
 use crate::connect::servers::ServerSource;

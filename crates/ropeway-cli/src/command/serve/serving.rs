@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use ropeway::gateway::{Gateway, GatewayError};
+use ropeway_gateway::{Gateway, GatewayError};
 use tokio::task::JoinSet;
 
 use super::endpoint::{Endpoint, Listener};

@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use ropeway::bridge::BridgeBuilder;
-use ropeway::config::{GatewaySettings, Secret};
-use ropeway::gateway::{Gateway, GatewayError, KeyError, KeyFileError, KeySource, OtlpSettings};
+use ropeway_bridge::BridgeBuilder;
+use ropeway_config::{GatewaySettings, Secret};
+use ropeway_gateway::{Gateway, GatewayError, KeyError, KeyFileError, KeySource, OtlpSettings};
 
 use crate::config::config_paths::is_user_file;
 use crate::connect::command_context::CommandContext;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ropeway::config::Config;
-use ropeway::gateway::Gateway;
-use ropeway::tool::Alias;
+use ropeway_config::Config;
+use ropeway_core::tool::Alias;
+use ropeway_gateway::Gateway;
 
 use crate::connect::source_files::{FileStamps, MAX_FILES, SourceFiles, difference};
 use crate::failure::Failure;

@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::io::IsTerminal as _;
 use std::task::Poll;
 
-use ropeway::config::{GatewaySettings, LogTarget};
-use ropeway::gateway::Gateway;
+use ropeway_config::{GatewaySettings, LogTarget};
+use ropeway_gateway::Gateway;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Exit, Failure};

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway::content::Blob;
-use ropeway::message::Dialect;
-use ropeway::testing::{ModelServer, ScriptedReply};
+use ropeway_core::content::Blob;
+use ropeway_core::message::Dialect;
+use ropeway_testing::{ModelServer, ScriptedReply};
 use serde_json::{Value, json};
 
 use crate::mark::signal;

@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use ropeway::agent::{
-    Agent, AgentBuilder, Approval, ApprovalRequest, Approvals, Permission, Policy, TurnEnd, TurnLimits,
-};
+use ropeway::agent::{Agent, AgentBuilder, Approval, ApprovalRequest, Permission, Policy, TurnEnd, TurnLimits};
 use ropeway::message::Dialect;
 use ropeway::provider::StopReason;
 use ropeway::testing::ScriptedReply;
 use ropeway::tool::{Annotations, LocalTool, ToolDefinition};
+use ropeway_agent::Approvals;
 use serde_json::{Value, json};
 
 use super::kit::{agent, done, failed, ok, results, sendable};

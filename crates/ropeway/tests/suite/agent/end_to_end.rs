@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use ropeway::agent::{
-    Agent, AgentError, GenerateRequest, ModelOptions, OutputBudget, OutputStore, Step, TurnEnd, TurnInput, TurnLimit,
-    TurnLimits, generate, stream,
+    Agent, AgentError, GenerateRequest, ModelOptions, OutputBudget, Step, TurnEnd, TurnInput, TurnLimit, TurnLimits,
+    generate, stream,
 };
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerEntry};
@@ -14,6 +14,7 @@ use ropeway::provider::{Provider, ProviderSettings, StopReason};
 use ropeway::registry::{ContextItem, ContextSource};
 use ropeway::testing::{ModelServer, Script, ScriptedReply, ScriptedServer, model};
 use ropeway::tool::{Arguments, BoxFuture, CallContext, LocalTool, Tool, ToolDefinition, ToolOutput, TraceParent};
+use ropeway_agent::OutputStore;
 use serde_json::{Value, json};
 
 use super::kit::{agent, done, echo, echoing, results, sendable, tool};

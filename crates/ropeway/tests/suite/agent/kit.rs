@@ -6,9 +6,10 @@ use std::sync::Arc;
 use ropeway::agent::{Agent, AgentBuilder, Turn, TurnOutcome};
 use ropeway::content::plain_text;
 use ropeway::message::{Conversation, Dialect, Message};
-use ropeway::provider::{ChatRequest, ProviderSettings, encode};
+use ropeway::provider::{ChatRequest, ProviderSettings};
 use ropeway::testing::{ScriptedReply, model};
 use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, ToolDefinition, ToolOutput};
+use ropeway_providers::encode;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 
@@ -103,7 +104,6 @@ pub(super) fn lines(history: &Conversation) -> Vec<String> {
             let results = results.iter().map(|result| format!(" <{}>", result.call));
             format!("tools:{}", results.collect::<String>())
         }
-        other => panic!("{other:?}"),
     };
     history.messages.iter().map(line).collect()
 }
@@ -187,7 +187,6 @@ fn pairs(dialect: Dialect, body: &Value) -> (Vec<String>, Vec<String>) {
                 }
             }
         }
-        other => panic!("{other}"),
     }
     (calls, results)
 }

@@ -2,8 +2,10 @@
 
 use ropeway::agent::{Agent, AgentError, Step, TurnEnd};
 use ropeway::message::Dialect;
-use ropeway::provider::{Exchange, ProviderErrorKind, ProviderSettings, StopReason};
-use ropeway::testing::{ScriptedReply, replaying};
+use ropeway::provider::{ProviderErrorKind, ProviderSettings, StopReason};
+use ropeway::testing::ScriptedReply;
+use ropeway_providers::Exchange;
+use ropeway_testing::replaying;
 
 use super::kit::{done, echo, echoing, lines, ok, results, sendable};
 

@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ropeway::agent::{
-    Agent, Approval, GenerateRequest, OutputStore, Policy, Step, TurnEnd, TurnLimit, TurnLimits, generate,
-};
+use ropeway::agent::{Agent, Approval, GenerateRequest, Policy, Step, TurnEnd, TurnLimit, TurnLimits, generate};
 use ropeway::content::ContentPart;
 use ropeway::message::{Conversation, Dialect};
 use ropeway::testing::{ScriptedReply, model};
 use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, Progress, ToolDefinition, ToolOutput};
+use ropeway_agent::OutputStore;
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 

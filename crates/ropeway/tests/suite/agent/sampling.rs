@@ -6,10 +6,11 @@ use ropeway::config::Config;
 use ropeway::event::Events;
 use ropeway::mcp::{Handlers, SamplingRequest};
 use ropeway::message::{Conversation, Dialect, Message};
-use ropeway::provider::{ChatRequest, Provider, ProviderSettings, encode};
+use ropeway::provider::{ChatRequest, Provider, ProviderSettings};
 use ropeway::registry::{Registry, ToolSource};
 use ropeway::testing::{Fault, FaultTrigger, ModelAnswer, ModelServer, Script, ScriptedServer};
 use ropeway::tool::{Arguments, CallContext};
+use ropeway_providers::encode;
 use serde_json::{Value, json};
 
 use crate::hasty::{arguments, connect, hasty};

@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
-use ropeway::agent::{AgentServer, ServerSource};
+use ropeway::agent::AgentServer;
 use ropeway::config::ServerConfig;
 use ropeway::event::{Event, Events};
 use ropeway::mcp::{ConnectionState, Handlers, Mcp};
 use ropeway::registry::{ContextItem, ContextSource, ServerState, ToolSource, naming};
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext};
+use ropeway_agent::ServerSource;
 use serde_json::json;
 
 use crate::hasty::{SOON, arguments, at, call, connect, event, hasty, listening, ms, state, still_works};
@@ -208,8 +209,7 @@ async fn a_failed_tool_list_is_not_requested_at_every_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_list_that_hangs_delays_a_turn_only_once() {
-    let scripted =
-        ScriptedServer::new(Script { eras: ropeway::testing::SupportedEras::Legacy, ..with_tools(&["one"]) });
+    let scripted = ScriptedServer::new(Script { eras: ropeway_testing::SupportedEras::Legacy, ..with_tools(&["one"]) });
     let source = source(ServerConfig::new("peer", scripted.in_process()));
     source.ready().await;
     let before = source.registry();

@@ -292,7 +292,7 @@ fn the_last_of_many_changes_is_never_missed() {
             let _ = teller.send(());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let newest = |listing: &ropeway::bridge::ToolListing| {
+        let newest = |listing: &ropeway_bridge::ToolListing| {
             listing.registry.definitions().any(|definition| definition.name == "mcp_bad_t20")
         };
         tokio::time::timeout(Duration::from_secs(20), bridge.until(newest)).await.expect("the newest tools in time");

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ropeway::bridge::{Bridge, ToolListing};
+use ropeway::bridge::Bridge;
 use ropeway::config::{CollisionPolicy, Config, Secrets, ServerConfig, ServerEntry, StartMode};
 use ropeway::event::{Event, EventStream};
 use ropeway::registry::{ContextSource, ServerState, ToolSource};
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
+use ropeway_bridge::ToolListing;
 use serde_json::{Value, json};
 
 use super::{call, config, entry, names, started, until};
@@ -18,7 +19,7 @@ use crate::scene::{Scene, scene};
 
 fn known(entry: &mut ServerEntry) -> &mut ServerConfig {
     match &mut entry.settings {
-        ropeway::config::ServerSettings::Known(config) => config,
+        ropeway_config::ServerSettings::Known(config) => config,
         _ => panic!("nothing is missing"),
     }
 }
@@ -457,7 +458,7 @@ fn a_watched_file_is_used_only_if_its_text_is_accepted() {
 fn a_reload_reports_enabled_servers_as_started() {
     scene(|_| async move {
         let server = entry("a", ScriptedServer::new(Script::default()).in_process());
-        let missing = ropeway::config::ServerSettings::Missing { secrets: vec!["TOKEN".into()] };
+        let missing = ropeway_config::ServerSettings::Missing { secrets: vec!["TOKEN".into()] };
         let mut skipped = server.clone();
         skipped.settings = missing;
         let bridge = started(config([skipped.clone()])).await;

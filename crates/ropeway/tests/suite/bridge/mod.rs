@@ -6,14 +6,15 @@ mod sandbox;
 
 use std::collections::BTreeMap;
 
-use ropeway::bridge::{Bridge, BridgeError, ToolListing, connect_and_discover, discover_and_register};
-use ropeway::config::{
-    CollisionPolicy, Config, ServerConfig, ServerEntry, ServerSettings, StartMode, ToolOverride, Transport,
-};
+use ropeway::bridge::{Bridge, BridgeError, connect_and_discover, discover_and_register};
+use ropeway::config::{CollisionPolicy, Config, ServerConfig, ServerEntry, StartMode, ToolOverride, Transport};
 use ropeway::event::{Event, EventStream};
 use ropeway::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource};
-use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer, SupportedEras};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition};
+use ropeway_bridge::ToolListing;
+use ropeway_config::ServerSettings;
+use ropeway_testing::SupportedEras;
 use serde_json::{Value, json};
 
 use crate::hasty::{SOON, arguments, at, chain, child, event, hasty, listening, ms};

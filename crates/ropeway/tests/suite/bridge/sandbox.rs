@@ -4,10 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ropeway::bridge::Bridge;
-use ropeway::config::{LockPolicy, Sandbox, SandboxProfile};
+use ropeway::config::{LockPolicy, Sandbox};
 use ropeway::lock::Lock;
 use ropeway::registry::ServerState;
 use ropeway::testing::Script;
+use ropeway_config::SandboxProfile;
 
 use super::{child, config, entry, outcomes, pid, started};
 use crate::scene::scene;

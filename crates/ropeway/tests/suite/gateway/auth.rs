@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use ropeway::config::{AuditSettings, AuthSettings, Config, GatewaySettings, PrincipalLimits, ProfileSettings, Rate};
-use ropeway::gateway::{Gateway, GatewayError, KeyFile, KeyLimits, NewKey};
+use ropeway::config::{AuditSettings, Config, GatewaySettings, PrincipalLimits, ProfileSettings, Rate};
+use ropeway::gateway::{Gateway, GatewayError};
 use ropeway::testing::{Script, ScriptedServer};
+use ropeway_config::AuthSettings;
+use ropeway_gateway::{KeyFile, KeyLimits, NewKey};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, bare, call, entry, modern, modern_call, read_until, request};

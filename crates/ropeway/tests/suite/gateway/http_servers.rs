@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use ropeway::config::{Config, EraChoice, ServerConfig, ServerEntry, Transport};
 use ropeway::gateway::Gateway;
-use ropeway::testing::{
-    Fault, FaultTrigger, HttpFault, HttpScript, HttpScriptedServer, ResponseFormat, Script, ScriptedServer,
-};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
+use ropeway_testing::{HttpFault, HttpScript, ResponseFormat};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -213,8 +213,8 @@ fn keys_and_tokens_work_side_by_side() {
         let key = SigningKey::new("a");
         let issuer = Issuer::start(&[&key]).await;
         let folder = tempfile::tempdir().expect("a folder");
-        let file = ropeway::gateway::KeyFile::new(folder.path().join("keys.json"));
-        let (own, _) = file.add(ropeway::gateway::NewKey::new("ci")).expect("a key");
+        let file = ropeway_gateway::KeyFile::new(folder.path().join("keys.json"));
+        let (own, _) = file.add(ropeway_gateway::NewKey::new("ci")).expect("a key");
         let mut settings = settings(&issuer, |jwt| jwt);
         settings.auth.keys_file = Some(file.path().to_owned());
         let kit = GatewayKit::start_with(Script::default(), settings).await;

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 
 use ropeway::config::{Config, GatewaySettings, ServerEntry};
-use ropeway::gateway::{Gateway, GatewayBuilder, GatewayStatus};
+use ropeway::gateway::{Gateway, GatewayBuilder};
 use ropeway::testing::{Script, ScriptedServer};
+use ropeway_gateway::GatewayStatus;
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf,

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ropeway::config::{AuditSettings, Config, GatewaySettings};
-use ropeway::gateway::{Gateway, OtlpSettings, fetch_stats};
+use ropeway::gateway::Gateway;
 use ropeway::testing::{ModelAnswer, ModelServer, Script, ScriptedServer};
+use ropeway_gateway::{OtlpSettings, fetch_stats};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, bare, call, entry, modern, modern_call, post, request};

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use ropeway::config::{
-    AuditSettings, AuthSettings, Config, GatewaySettings, JwtSettings, OperatorTokens, ServerConfig, ServerEntry,
-    StdioServer,
+    AuditSettings, Config, GatewaySettings, JwtSettings, OperatorTokens, ServerConfig, ServerEntry, StdioServer,
 };
-use ropeway::gateway::{Gateway, KeyFile, NewKey};
+use ropeway::gateway::Gateway;
 use ropeway::testing::{Script, ScriptedServer};
+use ropeway_config::AuthSettings;
+use ropeway_gateway::{KeyFile, NewKey};
 use serde_json::{Value, json};
 
 use super::auth::{KeyedKit, header, initialize, limit, list, with};

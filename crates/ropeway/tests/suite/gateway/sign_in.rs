@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropeway::config::{
-    AuditSettings, AuthSettings, Config, GatewaySettings, HttpServer, OAuthSettings, ServerAuth, ServerEntry,
-};
-use ropeway::gateway::{Gateway, KeyFile, NewKey};
+use ropeway::config::{AuditSettings, Config, GatewaySettings, HttpServer, OAuthSettings, ServerEntry};
+use ropeway::gateway::Gateway;
 use ropeway::oauth::{Credentials, SignIn, SignInOptions, TokenStore};
 use ropeway::testing::{Script, ScriptedServer};
+use ropeway_config::{AuthSettings, ServerAuth};
+use ropeway_gateway::{KeyFile, NewKey};
 use serde_json::{Value, json};
 
 use super::auth::header;

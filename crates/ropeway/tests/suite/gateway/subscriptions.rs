@@ -241,7 +241,7 @@ fn a_server_that_does_not_answer_a_subscription_fails_it() {
         let script = Script::legacy().fault(FaultTrigger::method("resources/subscribe"), Fault::Hang);
         let scripted = ScriptedServer::new(script);
         let mut slow = entry("scripted", &scripted);
-        if let ropeway::config::ServerSettings::Known(config) = &mut slow.settings {
+        if let ropeway_config::ServerSettings::Known(config) = &mut slow.settings {
             config.timeouts.idle = ms(800);
         }
         let builder = Gateway::builder(Config::default().with_server(slow));

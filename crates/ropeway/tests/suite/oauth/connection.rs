@@ -239,7 +239,7 @@ const SERVER: &str = "ROPEWAY_TEST_SERVER";
 const STORE: &str = "ROPEWAY_TEST_STORE";
 
 fn file_store(folder: &std::path::Path) -> TokenStore {
-    TokenStore::open(folder).with_keyring(ropeway::oauth::store::KeyringMode::Off)
+    TokenStore::open(folder).with_keyring(ropeway_mcp::oauth::store::KeyringMode::Off)
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Refresh and revocation.
 
 use ropeway::config::OAuthSettings;
-use ropeway::oauth::{OAuthError, refresh_credentials, revoke};
+use ropeway::oauth::OAuthError;
+use ropeway_mcp::oauth::{refresh_credentials, revoke};
 use serde_json::json;
 
 use super::authorization_server::AuthorizationServer;

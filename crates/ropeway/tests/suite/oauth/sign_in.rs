@@ -2,8 +2,10 @@
 
 use std::time::SystemTime;
 
-use ropeway::config::{ClientAuthMethod, OAuthSettings};
-use ropeway::oauth::{Challenge, OAuthError, SignIn, SignInOptions};
+use ropeway::config::OAuthSettings;
+use ropeway::oauth::{OAuthError, SignIn, SignInOptions};
+use ropeway_config::ClientAuthMethod;
+use ropeway_mcp::oauth::Challenge;
 use serde_json::json;
 
 use super::authorization_server::AuthorizationServer;
@@ -232,7 +234,8 @@ async fn tokens_are_bound_to_a_key_where_the_server_requires_it() {
         let credentials = sign_in(&server).await.expect("credentials");
         assert!(credentials.tokens.dpop && credentials.dpop_key.is_some());
         assert_eq!(server.token_requests("authorization_code").len(), if nonce { 2 } else { 1 });
-        let refreshed = ropeway::oauth::refresh_credentials(&credentials, &OAuthSettings::new()).await.expect("tokens");
+        let refreshed =
+            ropeway_mcp::oauth::refresh_credentials(&credentials, &OAuthSettings::new()).await.expect("tokens");
         assert_ne!(refreshed.tokens.access_token, credentials.tokens.access_token);
         assert_eq!(refreshed.dpop_key, credentials.dpop_key);
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use ropeway::lowering::Toolset;
 use ropeway::message::Dialect;
 use ropeway::provider::{
-    Exchange, Provider, ProviderError, ProviderErrorKind, ProviderSettings, ProviderTimeouts, Proxy, Quirks, Recording,
-    Reply, ReplyEvent, RetryPolicy, StopReason, ToolChoice,
+    Provider, ProviderError, ProviderErrorKind, ProviderSettings, ProviderTimeouts, Proxy, Quirks, Recording, Reply,
+    ReplyEvent, RetryPolicy, StopReason, ToolChoice,
 };
 use ropeway::secret::Secret;
 use ropeway::testing::{ModelAnswer, ModelServer};
 use ropeway::tool::ToolDefinition;
+use ropeway_providers::Exchange;
 use serde_json::{Value, json};
 
 use super::{KEY, end, question, request, rest, settings, shown, soon, word};
@@ -38,9 +39,7 @@ async fn error_of(settings: ProviderSettings) -> ProviderError {
 }
 
 fn once() -> RetryPolicy {
-    let mut retries = RetryPolicy::default();
-    retries.max_retries = 0;
-    retries
+    RetryPolicy { max_retries: 0, ..RetryPolicy::default() }
 }
 
 fn refused(status: u16) -> Exchange {

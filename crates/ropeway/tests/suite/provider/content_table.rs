@@ -50,7 +50,6 @@ fn in_tool_result(sample: &Sample, dialect: Dialect) -> String {
             let behind = body.pointer("/messages/3/content").map(|parts| (parts, " in a user message after it"));
             (body.pointer("/messages/2/content"), behind)
         }
-        other => panic!("{other}"),
     };
     match shown {
         Some((parts, place)) => format!("{}{place}", media_form(parts, sample)),

@@ -3,11 +3,10 @@
 use ropeway::content::ContentPart;
 use ropeway::lowering::Toolset;
 use ropeway::message::{AssistantMessage, AssistantPart, Conversation, Dialect, ToolCall, ToolResult};
-use ropeway::provider::{
-    ChatRequest, MediaKinds, Provider, ProviderErrorKind, ProviderSettings, Recorder, ReplyEvent, encode,
-};
+use ropeway::provider::{ChatRequest, MediaKinds, Provider, ProviderErrorKind, ProviderSettings, Recorder, ReplyEvent};
 use ropeway::testing::{ModelAnswer, ModelServer, ScriptedReply};
 use ropeway::tool::ToolDefinition;
+use ropeway_providers::encode;
 use serde_json::{Value, json};
 
 use super::{end, question, request, rest, settings, word};

@@ -28,8 +28,7 @@ const KEY: &str = "sk-test-0123456789";
 
 /// Settings for a local Chat Completions server, with short retries.
 fn settings(server: &ModelServer) -> ProviderSettings {
-    let mut retries = RetryPolicy::default();
-    retries.initial_backoff = Duration::from_millis(1);
+    let retries = RetryPolicy { initial_backoff: Duration::from_millis(1), ..RetryPolicy::default() };
     ProviderSettings::new(Dialect::Chat)
         .with_base_url(format!("{}/v1", server.url()))
         .with_key(KEY)

@@ -2,10 +2,10 @@
 
 use ropeway::message::{Conversation, Dialect};
 use ropeway::provider::{
-    Exchange, ExchangeEnd, Provider, ProviderError, ProviderErrorKind, ProviderSettings, Recorder, Recording,
-    ReplyEvent,
+    Provider, ProviderError, ProviderErrorKind, ProviderSettings, Recorder, Recording, ReplyEvent,
 };
 use ropeway::testing::{ModelAnswer, ModelServer};
+use ropeway_providers::{Exchange, ExchangeEnd};
 use serde_json::json;
 
 use super::{KEY, end, question, request, rest, settings, soon, word};

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ropeway::message::Dialect;
-use ropeway::provider::{EncodedRequest, ProviderErrorKind};
+use ropeway::provider::ProviderErrorKind;
+use ropeway_providers::EncodedRequest;
 use serde_json::{Value, json};
 
 use super::case::Case;

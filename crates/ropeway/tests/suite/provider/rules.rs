@@ -13,7 +13,6 @@ pub(super) fn broken(dialect: Dialect, url: &str, body: &Value) -> Vec<String> {
         Dialect::Responses => broken.responses(body),
         Dialect::Gemini => broken.gemini(body, !url.contains("gemini-2")),
         Dialect::Chat => broken.chat(body),
-        other => panic!("no rules are known for {other}"),
     };
     broken.tools(dialect, &names);
     broken.0

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use ropeway::message::{Conversation, Dialect};
-use ropeway::provider::{EncodedRequest, ProviderError, ProviderErrorKind, Reply, ReplyEvent};
-use ropeway::web::SseParser;
+use ropeway::provider::{ProviderError, ProviderErrorKind, Reply, ReplyEvent};
+use ropeway_providers::EncodedRequest;
+use ropeway_web::SseParser;
 use serde_json::{Value, json};
 
 use super::case::{Case, tools};

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway::bridge::{Bridge, ToolListing};
+use ropeway::bridge::Bridge;
 use ropeway::config::{Config, Secrets};
 use ropeway::event::Event;
 use ropeway::registry::{Registry, ServerState};
 use ropeway::tool::{Arguments, CallContext};
+use ropeway_bridge::ToolListing;
 use serde_json::{Value, json};
 
 use crate::scene::{Listening, Scene, scene};

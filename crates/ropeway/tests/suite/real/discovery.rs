@@ -4,10 +4,11 @@ use ropeway::agent::Agent;
 use ropeway::bridge::{connect_and_discover, discover_and_register};
 use ropeway::config::{Config, ServerConfig, ServerEntry};
 use ropeway::message::{Conversation, Dialect};
-use ropeway::provider::{ChatRequest, ProviderSettings, encode};
+use ropeway::provider::{ChatRequest, ProviderSettings};
 use ropeway::registry::{Registry, ServerState};
 use ropeway::testing::{ScriptedReply, model};
 use ropeway::tool::{CallContext, Tool as _, ToolDefinition};
+use ropeway_providers::encode;
 use serde_json::{Value, json};
 
 use super::arguments;

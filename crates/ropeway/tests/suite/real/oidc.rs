@@ -1,7 +1,8 @@
 //! Access tokens of a real authorization server: oidc-provider.
 
-use ropeway::config::{AuthSettings, GatewaySettings, JwtSettings};
+use ropeway::config::{GatewaySettings, JwtSettings};
 use ropeway::testing::Script;
+use ropeway_config::AuthSettings;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

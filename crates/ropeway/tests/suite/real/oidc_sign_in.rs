@@ -4,14 +4,14 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use ropeway::config::{
-    AuthSettings, Config, GatewaySettings, HttpServer, JwtSettings, OAuthGrant, OAuthSettings, PrivateKey,
-};
+use ropeway::config::{Config, GatewaySettings, HttpServer, JwtSettings, OAuthGrant, OAuthSettings, PrivateKey};
 use ropeway::gateway::Gateway;
 use ropeway::mcp::{Handlers, Mcp};
-use ropeway::oauth::store::KeyringMode;
-use ropeway::oauth::{OAuthError, SignIn, SignInOptions, TokenStore, refresh_credentials, revoke};
+use ropeway::oauth::{OAuthError, SignIn, SignInOptions, TokenStore};
 use ropeway::testing::{Script, ScriptedServer};
+use ropeway_config::AuthSettings;
+use ropeway_mcp::oauth::store::KeyringMode;
+use ropeway_mcp::oauth::{refresh_credentials, revoke};
 use serde_json::json;
 
 use super::browser::Browser;

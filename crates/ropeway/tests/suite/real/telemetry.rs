@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ropeway::config::{Config, ServerConfig, ServerEntry};
-use ropeway::gateway::{Gateway, OtlpSettings};
+use ropeway::gateway::Gateway;
 use ropeway::testing::{ModelAnswer, ModelServer, Script, ScriptedServer};
+use ropeway_gateway::OtlpSettings;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;

@@ -1,0 +1,30 @@
+//! The logs of the gateway.
+
+use std::path::PathBuf;
+
+/// The audit log of a gateway: one line of JSON for each request of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditSettings {
+    /// Where lines are written.
+    pub file: LogTarget,
+    /// Whether lines contain the arguments of calls, redacted.
+    pub arguments: bool,
+}
+
+impl AuditSettings {
+    /// Creates the settings of a log without arguments, in a file that is created with mode 0600.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: LogTarget::File(file.into()), arguments: false }
+    }
+}
+
+/// Where a log is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard error.
+    #[default]
+    Stderr,
+    /// A file, which is created with mode 0600.
+    File(PathBuf),
+}

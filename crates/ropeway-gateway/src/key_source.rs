@@ -1,0 +1,28 @@
+//! The source of the session keys of a gateway.
+
+use std::path::PathBuf;
+
+use super::seal::{KeyError, KeyRing};
+use ropeway_core::secret::Secret;
+
+/// The source of the session keys of a gateway. They seal session ids, cursors and all other ids that clients send back.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum KeySource {
+    /// New keys at every start. Sessions end with the gateway.
+    Ephemeral,
+    /// Given keys: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
+    Given(Vec<Secret>),
+    /// A file with one key per line, which is created if it does not exist.
+    File(PathBuf),
+}
+
+impl KeySource {
+    pub(super) fn load(&self) -> Result<KeyRing, KeyError> {
+        match self {
+            Self::Ephemeral => KeyRing::generate(),
+            Self::Given(secrets) => KeyRing::parse(&secrets.iter().map(Secret::expose).collect::<Vec<_>>().join(" ")),
+            Self::File(path) => KeyRing::load_or_create(path),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Which server each tool of a profile belongs to, for the web page.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::principal::Principal;
+use crate::shared::{GatewayShared, permitted};
+use ropeway_core::tool::Alias;
+
+/// The server of a tool, and the server's own name of it.
+#[derive(Serialize)]
+pub(crate) struct ToolOwner {
+    server: Alias,
+    tool: Box<str>,
+}
+
+/// Returns the owners of the tools that a principal sees in a profile, by the names that clients use. `None` if the principal may not
+/// select the profile.
+pub(crate) fn tool_names(
+    shared: &GatewayShared,
+    principal: &Principal,
+    profile: &str,
+) -> Option<BTreeMap<Box<str>, ToolOwner>> {
+    let router = shared.routers().get(profile).filter(|_| principal.allows_profile(profile))?;
+    let router = permitted(router, principal);
+    let owner = |name: &str| {
+        let route = router.tool(name)?;
+        Some((name.into(), ToolOwner { server: route.server.clone(), tool: route.own_name.clone() }))
+    };
+    Some(router.tool_entries().iter().filter_map(|entry| owner(&entry.name)).collect())
+}

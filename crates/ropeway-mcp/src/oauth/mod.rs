@@ -1,0 +1,56 @@
+//! OAuth for servers that need a sign-in
+//! ([Authorization](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization)).
+
+mod active_token;
+mod address;
+mod assertion;
+mod authorization;
+mod authorizer;
+mod challenge;
+mod client;
+mod credentials;
+mod device;
+mod discovery;
+mod dpop;
+mod dpop_nonces;
+mod error;
+mod grants;
+mod guard;
+mod http;
+mod keys;
+mod machine_grant;
+mod metadata;
+mod oauth_client;
+mod pem;
+mod random;
+mod recovery;
+mod refresh;
+mod refusal;
+mod registration;
+mod renewal;
+mod scopes;
+mod serialized;
+mod server_clock;
+mod sign_in;
+mod sign_in_clock;
+mod sign_in_request;
+pub mod store;
+mod text;
+mod token_command;
+mod token_endpoint;
+mod token_set;
+
+pub(crate) use self::authorizer::{Access, AuthHost, Authorizer};
+pub use self::challenge::{Challenge, ChallengeScheme};
+pub use self::client::RegisteredClient;
+pub use self::credentials::Credentials;
+pub use self::device::DeviceAuthorization;
+pub use self::error::{OAuthError, SharedError};
+pub use self::machine_grant::obtain_credentials;
+pub(crate) use self::recovery::{MAX_RECOVERIES, Refusal, Waiting};
+pub use self::refresh::refresh_credentials;
+pub use self::refresh::{Revocation, revoke};
+pub use self::sign_in::{SignIn, SignInOptions};
+pub use self::sign_in_request::{SignInAnswer, SignInReason, SignInRequest};
+pub use self::store::{StoreError, TokenStore};
+pub use self::token_set::TokenSet;

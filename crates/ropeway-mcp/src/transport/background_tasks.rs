@@ -1,0 +1,24 @@
+//! Background tasks of a link, which end with it.
+
+use std::future::Future;
+use std::sync::Mutex;
+
+use tokio::task::JoinSet;
+
+use ropeway_core::sync::lock;
+
+/// The background tasks of a link. Dropping it aborts them.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundTasks(Mutex<JoinSet<()>>);
+
+impl BackgroundTasks {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.0);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    pub(crate) fn abort_all(&self) {
+        lock(&self.0).abort_all();
+    }
+}

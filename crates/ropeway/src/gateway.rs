@@ -1,0 +1,37 @@
+//! Serves all servers of a configuration as one MCP server.
+//!
+//! [`Gateway::builder`] takes a [`Config`](crate::config::Config). [`Gateway::serve_http`], [`serve_stdio`](Gateway::serve_stdio)
+//! and [`serve_lines`](Gateway::serve_lines) serve clients over HTTP, a pair of streams, and a Unix socket. Clients and servers
+//! of both protocol eras work together. Results are forwarded byte for byte. [`GatewaySettings`](crate::config::GatewaySettings),
+//! the `gateway` section of a configuration file, sets authentication, limits, profiles and logs; [`GatewayBuilder`] sets
+//! program-specific options.
+//!
+//! # Examples
+//!
+//! A gateway whose sessions survive a restart, which uses the sign-ins of `ropeway login`, and which ends with Ctrl-C:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use ropeway::config::{Config, Secrets};
+//! use ropeway::gateway::Gateway;
+//! use ropeway::oauth::TokenStore;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::load("ropeway.yaml".as_ref(), &Secrets::from_env())?;
+//! let gateway = Gateway::builder(config)
+//!     .session_key_file("/var/lib/ropeway/gateway/keys")
+//!     .token_store(TokenStore::default_location()?)
+//!     .build()?;
+//! for status in gateway.start().await? {
+//!     println!("{status}");
+//! }
+//! tokio::select! {
+//!     ended = gateway.serve_http(std::net::TcpListener::bind("127.0.0.1:8931")?) => ended?,
+//!     _ = tokio::signal::ctrl_c() => gateway.drain(Duration::from_secs(10)).await,
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub use ropeway_gateway::{Gateway, GatewayBuilder, GatewayError};

@@ -1,0 +1,10 @@
+//! Tools: definitions, calls and results.
+//!
+//! A [`Tool`] has a [`ToolDefinition`] and returns a [`ToolOutput`] or a [`CallError`]. [`LocalTool`] turns a closure into a
+//! tool. [`CallContext`] carries the deadline, cancellation and progress of one call.
+
+pub use ropeway_core::tool::{
+    Alias, Annotations, ArgumentProblem, Arguments, BoxError, BoxFuture, CallContext, CallError, CallId, CancelToken,
+    IntoArguments, IntoTool, LocalTool, Origin, Progress, Schema, Tool, ToolCallError, ToolDefinition, ToolOutput,
+    TraceParent, differences, is_same_definition,
+};
