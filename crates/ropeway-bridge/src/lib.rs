@@ -9,7 +9,6 @@ mod context_cache;
 mod discover;
 mod era_cache;
 mod error;
-#[cfg(feature = "testing")]
 pub mod fuzz;
 mod gateway;
 mod generated_tools;

@@ -6,7 +6,6 @@ pub mod lock;
 mod setters;
 mod settings;
 
-#[cfg(feature = "testing")]
 pub use self::file::fuzz;
 pub use self::file::{
     ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, TokenCommandReview, ToolReference,

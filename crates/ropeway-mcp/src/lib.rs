@@ -9,7 +9,6 @@ mod elicitation_budget;
 mod error;
 mod fallback;
 mod forwarding;
-#[cfg(feature = "testing")]
 pub mod fuzz;
 mod handlers;
 mod handshake;

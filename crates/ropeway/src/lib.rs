@@ -98,7 +98,7 @@ pub mod testing;
 pub mod tool;
 
 /// The programs of the library guide, which `cargo test --doc` compiles.
-#[cfg(all(doctest, feature = "gateway"))]
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
 struct LibraryGuide;
 

@@ -14,7 +14,6 @@ mod document;
 pub mod edit;
 mod foreign;
 mod format;
-#[cfg(feature = "testing")]
 pub mod fuzz;
 mod glob;
 mod import;

@@ -13,7 +13,6 @@ mod faults_http;
 mod faults_stdio;
 mod front_door;
 mod fuzz;
-#[cfg(feature = "gateway")]
 mod gateway;
 mod handlers;
 mod hasty;

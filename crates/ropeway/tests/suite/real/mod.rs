@@ -1,22 +1,16 @@
 //! Real servers: popular ones, and a small test server on every official SDK.
 
 mod bridge;
-#[cfg(feature = "gateway")]
 mod browser;
 mod discovery;
 mod manifest;
-#[cfg(feature = "gateway")]
 mod oidc;
-#[cfg(feature = "gateway")]
 mod oidc_sign_in;
-#[cfg(feature = "gateway")]
 mod protected;
 mod resources;
-#[cfg(feature = "gateway")]
 mod roots;
 mod sdks;
 mod slow_start;
-#[cfg(feature = "gateway")]
 mod telemetry;
 
 use std::sync::{Arc, Mutex};
