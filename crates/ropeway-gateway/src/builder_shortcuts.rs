@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::handle::GatewayBuilder;
-use super::key_source::KeySource;
-use super::otlp::OtlpSettings;
+use crate::handle::GatewayBuilder;
+use crate::key_source::KeySource;
+use crate::observe::otlp::OtlpSettings;
 use ropeway_core::secret::Secret;
 
 impl GatewayBuilder {

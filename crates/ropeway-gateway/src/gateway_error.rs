@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::auth::KeyFileError;
-use super::seal::KeyError;
-use super::tls::TlsError;
+use crate::client::auth::KeyFileError;
+use crate::client::seal::KeyError;
+use crate::listener::tls::TlsError;
 use ropeway_bridge::BridgeError;
 
 /// Why a [`Gateway`](super::Gateway) could not be built, or could not serve clients.

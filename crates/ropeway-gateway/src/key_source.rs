@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::seal::{KeyError, KeyRing};
+use crate::client::seal::{KeyError, KeyRing};
 use ropeway_core::secret::Secret;
 
 /// The source of the session keys of a gateway. They seal session ids, cursors and all other ids that clients send back.
@@ -18,7 +18,7 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    pub(super) fn load(&self) -> Result<KeyRing, KeyError> {
+    pub(crate) fn load(&self) -> Result<KeyRing, KeyError> {
         match self {
             Self::Ephemeral => KeyRing::generate(),
             Self::Given(secrets) => KeyRing::parse(&secrets.iter().map(Secret::expose).collect::<Vec<_>>().join(" ")),

@@ -8,30 +8,30 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::auth::Auth;
-use super::catalog::{Catalog, ListKind, ListSource, Listing};
-use super::client::{Client, ClientDescription, LogLevel, Principal};
-use super::clients::{ChangedList, Clients, ModernClients};
-use super::connections::Connections;
-use super::errors::ErrorReply;
-use super::exchanges::Exchanges;
-use super::health_cache::HealthCache;
-use super::limits::Limits;
-use super::observe::{GatewayStats, Observer};
-use super::parked::ParkedCalls;
-use super::profile::Selector;
-use super::replay::Streams;
-use super::reply::ServerInfoText;
-use super::restart_limit::RestartLimit;
-use super::router::{Router, RouterSet};
-use super::seal::KeyRing;
-use super::server_limits::ServerLimiters;
-use super::session::{Evicted, Sessions};
-use super::shares::{Hold, Resource, ShareError, Shares};
-use super::sign_in::SignIns;
-use super::subscriptions::{SubscriberKey, Subscriptions};
-use super::switchboard::{SharedLink, Switchboard};
-use super::upstream::Upstreams;
+use crate::catalog::profile::Selector;
+use crate::catalog::router::{Router, RouterSet};
+use crate::catalog::{Catalog, ListKind, ListSource, Listing};
+use crate::client::auth::Auth;
+use crate::client::clients::{ChangedList, Clients, ModernClients};
+use crate::client::replay::Streams;
+use crate::client::seal::KeyRing;
+use crate::client::session::{Evicted, Sessions};
+use crate::client::shares::{Hold, Resource, ShareError, Shares};
+use crate::client::{Client, ClientDescription, LogLevel, Principal};
+use crate::listener::connections::Connections;
+use crate::observe::{GatewayStats, Observer};
+use crate::request::errors::ErrorReply;
+use crate::request::exchanges::Exchanges;
+use crate::request::limits::Limits;
+use crate::request::parked::ParkedCalls;
+use crate::request::reply::ServerInfoText;
+use crate::upstream::Upstreams;
+use crate::upstream::health_cache::HealthCache;
+use crate::upstream::restart_limit::RestartLimit;
+use crate::upstream::server_limits::ServerLimiters;
+use crate::upstream::sign_in::SignIns;
+use crate::upstream::subscriptions::{SubscriberKey, Subscriptions};
+use crate::upstream::switchboard::{SharedLink, Switchboard};
 use ropeway_bridge::{Bridge, ServerView};
 use ropeway_config::GatewaySettings;
 use ropeway_core::sync::{lock, read, write};
@@ -45,8 +45,8 @@ const MAX_INSTRUCTIONS_BYTES: usize = 16 << 10;
 /// The state of a gateway.
 pub(crate) struct GatewayShared {
     pub(crate) bridge: Bridge,
-    pub(super) settings: RwLock<Arc<GatewaySettings>>,
-    pub(super) routers: RwLock<Arc<RouterSet>>,
+    pub(crate) settings: RwLock<Arc<GatewaySettings>>,
+    pub(crate) routers: RwLock<Arc<RouterSet>>,
     pub(crate) keys: Arc<KeyRing>,
     pub(crate) auth: Auth,
     pub(crate) clients: Arc<Clients>,
@@ -72,9 +72,9 @@ pub(crate) struct GatewayShared {
     pub(crate) server_limits: ServerLimiters,
     pub(crate) restart_limit: RestartLimit,
     /// The most verbose level of log messages that a modern client has requested.
-    pub(super) modern_log_level: Mutex<Option<LogLevel>>,
+    pub(crate) modern_log_level: Mutex<Option<LogLevel>>,
     /// When servers were started for the first time, or were added.
-    pub(super) started_at: Mutex<Option<Instant>>,
+    pub(crate) started_at: Mutex<Option<Instant>>,
     /// Cancelled when all servers have been started.
     pub(crate) started: CancelToken,
     /// Cancelled when clients should use another gateway. They are still served.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
-use super::clients::ChangedList;
-use super::principal_tools;
-use super::shared::GatewayShared;
-use super::subscribe;
+use crate::client::clients::ChangedList;
+use crate::request::principal_tools;
+use crate::request::subscribe;
+use crate::shared::GatewayShared;
 use ropeway_core::tool::Alias;
 
 /// Changes within this time become one.
@@ -89,7 +89,7 @@ impl Background {
 }
 
 /// Starts the task. Not `async`, so that it is compiled here and not again in every crate that starts a gateway.
-pub(super) fn spawn(shared: Weak<GatewayShared>) -> AbortHandle {
+pub(crate) fn spawn(shared: Weak<GatewayShared>) -> AbortHandle {
     tokio::spawn(run(shared)).abort_handle()
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::router::RouterSet;
+use crate::catalog::router::RouterSet;
 use ropeway_bridge::Bridge;
 use ropeway_config::{Config, GatewaySettings, PrefixMode, ServerConfig};
 use ropeway_testing::{Fault, FaultTrigger, Script, ScriptedServer};

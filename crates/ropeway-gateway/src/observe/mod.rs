@@ -3,6 +3,10 @@
 //! Each request of a client becomes one [`CallRecord`] when it ends. The [`Observer`] counts it, keeps the latest ones, and passes
 //! it to the audit log and to the exporter of spans. Both have bounded queues: a slow disk or collector never delays a request.
 
+pub(crate) mod event_text;
+pub(crate) mod otlp;
+pub(crate) mod stats_client;
+
 mod access;
 mod audit;
 mod histogram;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use tokio::time::Instant;
 
-use crate::principal::Principal;
+use crate::client::principal::Principal;
 use ropeway_core::event::timestamp;
 use ropeway_core::sync::lock;
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-use crate::principal::Principal;
+use crate::client::principal::Principal;
 use ropeway_core::event::timestamp;
 use ropeway_core::tool::Alias;
 

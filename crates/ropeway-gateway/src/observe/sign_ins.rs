@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use super::record::bounded;
-use crate::principal::Principal;
+use crate::client::principal::Principal;
 use ropeway_core::event::timestamp;
 
 /// The change of a server's account that a principal has requested, or that a call has offered to its client.

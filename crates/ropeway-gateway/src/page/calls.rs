@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::client::principal::Principal;
 use crate::method::Method;
 use crate::observe::CallRecord;
-use crate::principal::Principal;
 use crate::shared::GatewayShared;
 
 /// Maximum number of calls.

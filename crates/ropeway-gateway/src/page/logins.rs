@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::principal::Principal;
+use crate::client::principal::Principal;
 use crate::shared::GatewayShared;
-use crate::sign_in_rights::{login_command, sign_in_account};
+use crate::upstream::sign_in_rights::{login_command, sign_in_account};
 use ropeway_bridge::registry::{ServerState, ServerStatus};
 use ropeway_core::event::timestamp;
 use ropeway_mcp::oauth::store::{CredentialsSummary, canonical_server};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::principal::Principal;
+use crate::client::principal::Principal;
 use crate::shared::{GatewayShared, permitted};
 use ropeway_core::tool::Alias;
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::logins::{LoginRecord, Logins};
-use crate::principal::Principal;
-use crate::profile::DEFAULT_PROFILE;
-use crate::router::Router;
+use crate::catalog::profile::DEFAULT_PROFILE;
+use crate::catalog::router::Router;
+use crate::client::principal::Principal;
 use crate::shared::{GatewayShared, GatewayStatus, permitted};
 use ropeway_bridge::registry::{ServerState, ServerStatus};
 use ropeway_bridge::{BridgeHealth, ServerHealth};
