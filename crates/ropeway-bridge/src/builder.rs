@@ -17,7 +17,7 @@ use ropeway_core::secret::Redactor;
 use ropeway_core::setters::setters;
 use ropeway_core::tool::ToolDefinition;
 use ropeway_mcp::Handlers;
-use ropeway_mcp::ServerTap;
+use ropeway_mcp::MessageHandler;
 use ropeway_mcp::oauth::TokenStore;
 
 /// Settings of a [`Bridge`] in addition to its configuration.
@@ -97,9 +97,9 @@ setters!(BridgeBuilder {
 });
 
 impl BridgeBuilder {
-    /// Passes the requests of servers to a tap. The handler of sign-ins stays.
-    pub fn tap(mut self, tap: Arc<dyn ServerTap>, tokens: TokenStore) -> Self {
-        self.handlers = self.handlers.with_tap(tap).with_token_store(tokens);
+    /// Passes the requests of servers to a message handler. The handler of sign-ins stays.
+    pub fn message_handler(mut self, handler: Arc<dyn MessageHandler>, tokens: TokenStore) -> Self {
+        self.handlers = self.handlers.with_message_handler(handler).with_token_store(tokens);
         self
     }
 

@@ -109,7 +109,8 @@ impl GatewayBuilder {
         switchboard.set_keys(keys.clone());
         let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
         let redactor = Arc::<AccountRedactor>::default();
-        let bridge = bridge.tap(switchboard.clone(), tokens.clone()).token_redactor(redactor.clone()).build()?;
+        let bridge =
+            bridge.message_handler(switchboard.clone(), tokens.clone()).token_redactor(redactor.clone()).build()?;
         let limits = settings.limits;
         let shares = Shares::new(&limits);
         let auth = Auth::new(&settings, shares.clone(), bridge.event_channel())?;
@@ -386,7 +387,7 @@ impl Gateway {
         shared.draining.cancel();
         // Their clients may never reconnect.
         shared.parked.close();
-        shared.clients.legacy().iter().for_each(|client| client.refuse_questions());
+        shared.clients.legacy().iter().for_each(|client| client.refuse_server_requests());
         let finished = async {
             while shared.exchanges.len() > 0 {
                 tokio::time::sleep(DRAIN_INTERVAL).await;

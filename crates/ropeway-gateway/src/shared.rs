@@ -106,7 +106,7 @@ pub struct GatewayStatus {
     pub requests: usize,
     /// Calls that wait for input of their clients.
     pub parked: usize,
-    /// Questions of servers without an answer.
+    /// ServerRequests of servers without an answer.
     pub questions: usize,
     /// Event streams of legacy clients that are read, or that may still get events.
     pub streams: usize,
@@ -414,7 +414,7 @@ impl GatewayShared {
             sessions: self.sessions.len(),
             requests: self.exchanges.len(),
             parked: self.parked.len(),
-            questions: self.switchboard.open_questions(),
+            questions: self.switchboard.open_server_requests(),
             streams: self.streams.live(),
             listeners: self.clients.listeners(),
             subscriptions: self.subscriptions.len(),

@@ -1,4 +1,4 @@
-//! Passes messages of the server to the gateway: questions and notifications to the tap, progress to raw callers.
+//! Passes server messages on unparsed: server requests and notifications to the message handler, progress to raw callers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 
 use super::handlers::{ElicitationMode, HandlerError};
 use super::host::{Host, ReplySender};
+use super::message_handler::{AnswerSink, LinkKey, MessageHandler, ServerRequest, ServerRequestMethod};
 use super::rate_limit::RateLimit;
 use super::raw_caller::{Callers, RawCaller};
 use super::redaction::redact_entry;
 use super::server_requests::RequestBytes;
-use super::tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap};
 use crate::protocol::{self, RpcError, code};
 use ropeway_core::json;
 use ropeway_core::sync::lock;
@@ -26,39 +26,39 @@ const NOTIFICATIONS_PER_SECOND: u32 = 200;
 const LIST_CHANGES: [&str; 3] =
     ["notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"];
 
-/// State of a connection for its tap.
+/// State of a connection for its message handler.
 #[derive(Debug)]
-pub(super) struct TapState {
+pub(super) struct HandlerState {
     link: LinkKey,
-    questions: Mutex<Vec<OpenQuestion>>,
+    server_requests: Mutex<Vec<OpenServerRequest>>,
     rate_limit: Mutex<RateLimit>,
 }
 
-/// A question that the tap has not answered yet.
+/// A server request that the message handler has not answered yet.
 #[derive(Debug)]
-struct OpenQuestion {
+struct OpenServerRequest {
     number: u64,
     id: Box<RawValue>,
     _bytes: RequestBytes,
 }
 
-impl TapState {
+impl HandlerState {
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
             link: LinkKey(NEXT.fetch_add(1, Ordering::Relaxed)),
-            questions: Mutex::default(),
+            server_requests: Mutex::default(),
             rate_limit: Mutex::new(RateLimit::new(NOTIFICATION_BURST, NOTIFICATIONS_PER_SECOND)),
         }
     }
 
-    /// Returns the number of questions that are not answered yet.
-    pub(super) fn open_questions(&self) -> usize {
-        lock(&self.questions).len()
+    /// Returns the number of server requests that are not answered yet.
+    pub(super) fn open_server_requests(&self) -> usize {
+        lock(&self.server_requests).len()
     }
 }
 
-/// The server's request behind a question.
+/// The server's request behind a server request.
 struct PendingAnswer {
     host: Weak<Host>,
     number: u64,
@@ -68,8 +68,9 @@ struct PendingAnswer {
 
 impl AnswerSink for PendingAnswer {
     fn send(&self, outcome: Result<&RawValue, RpcError>) {
-        // A withdrawn question gets no answer.
-        if self.host.upgrade().is_none_or(|host| host.close_question(|open| open.number == self.number).is_none()) {
+        // A withdrawn server request gets no answer.
+        if self.host.upgrade().is_none_or(|host| host.close_server_request(|open| open.number == self.number).is_none())
+        {
             return;
         }
         self.reply.send(match outcome {
@@ -83,7 +84,7 @@ impl AnswerSink for PendingAnswer {
 
     fn is_awaited(&self) -> bool {
         let host = self.host.upgrade();
-        host.is_some_and(|host| lock(&host.tap_state.questions).iter().any(|open| open.number == self.number))
+        host.is_some_and(|host| lock(&host.handler_state.server_requests).iter().any(|open| open.number == self.number))
     }
 }
 
@@ -95,112 +96,116 @@ fn response(id: &RawValue, key: &str, outcome: &str) -> Vec<u8> {
 impl Host {
     /// Returns the key of the connection.
     pub(crate) fn link(&self) -> LinkKey {
-        self.tap_state.link
+        self.handler_state.link
     }
 
-    /// Passes a request of the server to the tap, or rejects it.
-    pub(super) fn ask_tap(
+    /// Passes a request of the server to the message handler, or rejects it.
+    pub(super) fn pass_request(
         self: &Arc<Self>,
-        tap: &dyn ServerTap,
+        handler: &dyn MessageHandler,
         (id, method, params): (&RawValue, &str, Option<&RawValue>),
         bytes: RequestBytes,
         reply: &ReplySender,
         callers: impl FnOnce() -> Callers,
     ) {
-        let method = match self.question_method(method, params) {
+        let method = match self.server_request_method(method, params) {
             Ok(method) => method,
             Err(refusal) => return reply.send(protocol::encode_error(id, refusal.code, &refusal.message)),
         };
-        if lock(&self.tap_state.questions).iter().any(|open| open.id.get() == id.get()) {
+        if lock(&self.handler_state.server_requests).iter().any(|open| open.id.get() == id.get()) {
             return reply.send(protocol::encode_error(id, code::INVALID_REQUEST, "the request id is in use"));
         }
         let nothing = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
         let params = params.map_or_else(nothing, RawValue::to_owned);
-        let number = self.open_question(id, bytes);
+        let number = self.open_server_request(id, bytes);
         let (id, reply) = (id.to_owned(), reply.clone());
         let answer = PendingAnswer { host: Arc::downgrade(self), number, id: id.clone(), reply };
         let asked = (callers(), self.elicitations.per_call());
-        tap.on_question(Question::new((self.link(), id), method, params, asked, Arc::new(answer)));
+        handler.on_request(ServerRequest::new((self.link(), id), method, params, asked, Arc::new(answer)));
     }
 
-    /// Returns the method of a question, if the tap may answer it.
-    fn question_method(&self, method: &str, params: Option<&RawValue>) -> Result<QuestionMethod, HandlerError> {
+    /// Returns the method of a server request, if the message handler may answer it.
+    fn server_request_method(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<ServerRequestMethod, HandlerError> {
         match method {
             "elicitation/create" => {
                 let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or_default();
                 let url = matches!(self.elicitation(params)?.mode, ElicitationMode::Url { .. });
-                Ok(QuestionMethod::Elicit { url })
+                Ok(ServerRequestMethod::Elicit { url })
             }
-            "sampling/createMessage" => Ok(QuestionMethod::Sample),
-            "roots/list" => Ok(QuestionMethod::Roots),
+            "sampling/createMessage" => Ok(ServerRequestMethod::Sample),
+            "roots/list" => Ok(ServerRequestMethod::Roots),
             _ => Err(HandlerError::unsupported(method)),
         }
     }
 
-    /// Records a question. A server that waits for its answer is not idle.
-    fn open_question(&self, id: &RawValue, bytes: RequestBytes) -> u64 {
+    /// Records a server request. A server that waits for its answer is not idle.
+    fn open_server_request(&self, id: &RawValue, bytes: RequestBytes) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        lock(&self.tap_state.questions).push(OpenQuestion { number, id: id.to_owned(), _bytes: bytes });
+        lock(&self.handler_state.server_requests).push(OpenServerRequest { number, id: id.to_owned(), _bytes: bytes });
         self.elicitations.opened();
         number
     }
 
-    /// Removes the first open question for which `is_it` returns `true`.
-    fn close_question(&self, is_it: impl Fn(&OpenQuestion) -> bool) -> Option<OpenQuestion> {
-        let question = {
-            let mut questions = lock(&self.tap_state.questions);
-            let at = questions.iter().position(is_it)?;
-            questions.swap_remove(at)
+    /// Removes the first open server request for which `is_it` returns `true`.
+    fn close_server_request(&self, is_it: impl Fn(&OpenServerRequest) -> bool) -> Option<OpenServerRequest> {
+        let server_request = {
+            let mut server_requests = lock(&self.handler_state.server_requests);
+            let at = server_requests.iter().position(is_it)?;
+            server_requests.swap_remove(at)
         };
         self.elicitations.closed();
-        Some(question)
+        Some(server_request)
     }
 
-    /// Withdraws all open questions, because their link is closed.
-    pub(super) fn withdraw_questions(&self) {
-        let Some(tap) = &self.handlers.tap else { return };
-        while let Some(question) = self.close_question(|_| true) {
-            tap.on_withdrawn(self.link(), &question.id);
+    /// Withdraws all open server requests, because their link is closed.
+    pub(super) fn withdraw_server_requests(&self) {
+        let Some(handler) = &self.handlers.message_handler else { return };
+        while let Some(server_request) = self.close_server_request(|_| true) {
+            handler.on_withdrawn(self.link(), &server_request.id);
         }
-        tap.on_closed(self.link());
+        handler.on_closed(self.link());
     }
 
-    /// Passes a notification of the server to the tap, if one is set.
-    pub(crate) fn tap_notification(&self, method: &str, params: Option<&RawValue>, callers: impl FnOnce() -> Callers) {
-        let Some(tap) = &self.handlers.tap else { return };
+    /// Passes a notification of the server to the message handler, if one is set.
+    pub(crate) fn pass_notification(&self, method: &str, params: Option<&RawValue>, callers: impl FnOnce() -> Callers) {
+        let Some(handler) = &self.handlers.message_handler else { return };
         if method == "notifications/cancelled" {
-            return self.on_cancelled(&**tap, params);
+            return self.on_cancelled(&**handler, params);
         }
-        if !LIST_CHANGES.contains(&method) && !lock(&self.tap_state.rate_limit).take() {
+        if !LIST_CHANGES.contains(&method) && !lock(&self.handler_state.rate_limit).take() {
             return self.count_dropped_event();
         }
         let redacted = params.map(|params| redact_entry(&self.redactor(), params));
         match redacted {
-            None => tap.on_notification(self.link(), method, None, callers()),
-            Some(Some(params)) => tap.on_notification(self.link(), method, Some(&params), callers()),
+            None => handler.on_notification(self.link(), method, None, callers()),
+            Some(Some(params)) => handler.on_notification(self.link(), method, Some(&params), callers()),
             Some(None) => self.warn("ignored a notification that cannot be redacted"),
         }
     }
 
-    /// Reports changes of all lists to the tap, after a time without notifications.
-    pub(super) fn tap_all_changed(&self) {
+    /// Reports changes of all lists to the message handler, after a time without notifications.
+    pub(super) fn report_all_changed(&self) {
         for method in LIST_CHANGES {
-            self.tap_notification(method, None, Callers::default);
+            self.pass_notification(method, None, Callers::default);
         }
     }
 
-    /// Reports a change to a subscribed resource to the tap, after a time without notifications about it. The server's rate limit
+    /// Reports a change to a subscribed resource to the message handler, after a time without notifications about it. The server's rate limit
     /// does not hold for it: there is one for each subscription, after a reconnect.
-    pub(super) fn tap_resource_changed(&self, uri: &str) {
-        let Some(tap) = &self.handlers.tap else { return };
+    pub(super) fn report_resource_changed(&self, uri: &str) {
+        let Some(handler) = &self.handlers.message_handler else { return };
         if let Ok(params) = serde_json::value::to_raw_value(&json!({"uri": uri})) {
-            tap.on_notification(self.link(), "notifications/resources/updated", Some(&params), Callers::default());
+            handler.on_notification(self.link(), "notifications/resources/updated", Some(&params), Callers::default());
         }
     }
 
-    /// Withdraws the question that the server cancelled.
-    fn on_cancelled(&self, tap: &dyn ServerTap, params: Option<&RawValue>) {
+    /// Withdraws the server request that the server cancelled.
+    fn on_cancelled(&self, handler: &dyn MessageHandler, params: Option<&RawValue>) {
         #[derive(Deserialize)]
         struct Cancelled<'a> {
             #[serde(borrow, rename = "requestId")]
@@ -208,8 +213,8 @@ impl Host {
         }
         let cancelled = params.and_then(|params| serde_json::from_str::<Cancelled<'_>>(params.get()).ok());
         let Some(Cancelled { request_id }) = cancelled else { return };
-        if let Some(question) = self.close_question(|open| open.id.get() == request_id.get()) {
-            tap.on_withdrawn(self.link(), &question.id);
+        if let Some(server_request) = self.close_server_request(|open| open.id.get() == request_id.get()) {
+            handler.on_withdrawn(self.link(), &server_request.id);
         }
     }
 

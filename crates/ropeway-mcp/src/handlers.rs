@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::tap::ServerTap;
+use super::message_handler::MessageHandler;
 use crate::oauth::{AuthHost, SignInAnswer, SignInRequest, TokenStore};
 use crate::protocol::code;
 use ropeway_config::MAX_TIMEOUT;
@@ -97,7 +97,7 @@ pub struct Handlers {
     pub(super) sampling: Option<Handler<SamplingRequest, Value>>,
     pub(super) roots: Option<Handler<(), Vec<ClientRoot>>>,
     /// Receives all requests in place of the handlers.
-    pub(super) tap: Option<Arc<dyn ServerTap>>,
+    pub(super) message_handler: Option<Arc<dyn MessageHandler>>,
     /// Sign-in handler, token store and account for HTTP servers.
     pub(super) auth: AuthHost,
 }
@@ -177,10 +177,10 @@ impl Handlers {
 }
 
 impl Handlers {
-    /// Sets the tap. No handler is called then.
+    /// Sets the message handler. No handler is called then.
     #[must_use]
-    pub fn with_tap(mut self, tap: Arc<dyn ServerTap>) -> Self {
-        self.tap = Some(tap);
+    pub fn with_message_handler(mut self, message_handler: Arc<dyn MessageHandler>) -> Self {
+        self.message_handler = Some(message_handler);
         self
     }
 
@@ -211,7 +211,7 @@ impl Handlers {
         same(&self.elicitation, &other.elicitation)
             && same(&self.sampling, &other.sampling)
             && same(&self.roots, &other.roots)
-            && same(&self.tap, &other.tap)
+            && same(&self.message_handler, &other.message_handler)
             && same(&self.auth.sign_in, &other.auth.sign_in)
             && self.auth.redactors.iter().map(Arc::as_ptr).eq(other.auth.redactors.iter().map(Arc::as_ptr))
             && self.auth.account == other.auth.account
@@ -224,7 +224,7 @@ impl fmt::Debug for Handlers {
             .field("elicitation", &self.elicitation.is_some())
             .field("sampling", &self.sampling.is_some())
             .field("roots", &self.roots.is_some())
-            .field("tap", &self.tap.is_some())
+            .field("message_handler", &self.message_handler.is_some())
             .field("sign_in", &self.auth.sign_in.is_some())
             .field("account", &self.auth.account)
             .finish()

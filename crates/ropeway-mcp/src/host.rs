@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::elicitation_budget::ElicitationBudget;
 use super::error::ConnectErrorKind;
-use super::forwarding::TapState;
+use super::forwarding::HandlerState;
 use super::handlers::Handlers;
 use super::rate_limit::RateLimit;
 use super::subscriptions::Subscriptions;
@@ -77,9 +77,9 @@ pub(crate) struct Host {
     rate_limit: Mutex<RateLimit>,
     dropped_replies: DropCounter,
     dropped_events: DropCounter,
-    /// Limits the questions to the user.
+    /// Limits the server requests to the user.
     pub(crate) elicitations: ElicitationBudget,
-    pub(super) tap_state: TapState,
+    pub(super) handler_state: HandlerState,
     pub(crate) subscriptions: Subscriptions,
     /// Number of lines on stdout that were not messages.
     invalid_lines: AtomicU64,
@@ -108,14 +108,14 @@ impl Host {
             dropped_replies: DropCounter::default(),
             dropped_events: DropCounter::default(),
             elicitations: ElicitationBudget::new(ServerLimits::default().questions),
-            tap_state: TapState::new(),
+            handler_state: HandlerState::new(),
             subscriptions: Subscriptions::default(),
             invalid_lines: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
     }
 
-    /// Limits the questions to the user per call.
+    /// Limits the server requests to the user per call.
     pub(crate) fn with_elicitation_limit(self, per_call: usize) -> Self {
         Self { elicitations: ElicitationBudget::new(per_call), ..self }
     }
@@ -154,9 +154,9 @@ impl Host {
         }
     }
 
-    /// Returns `true` if an elicitation handler or a tap is set.
+    /// Returns `true` if an elicitation handler or a message handler is set.
     pub(crate) fn can_elicit(&self) -> bool {
-        self.handlers.elicitation.is_some() || self.handlers.tap.is_some()
+        self.handlers.elicitation.is_some() || self.handlers.message_handler.is_some()
     }
 
     pub(crate) fn alias(&self) -> &Alias {
@@ -222,13 +222,13 @@ impl Host {
         self.mark_tools_changed();
         self.mark_prompts_changed();
         self.events.emit(Event::ResourcesChanged { server: self.alias.clone() });
-        self.tap_all_changed();
+        self.report_all_changed();
     }
 
     /// Reports a change to a subscribed resource, after a time without notifications about it.
     pub(crate) fn mark_resource_changed(&self, uri: &str) {
         self.events.emit(Event::ResourceUpdated { server: self.alias.clone(), uri: self.redact_brief(uri) });
-        self.tap_resource_changed(uri);
+        self.report_resource_changed(uri);
     }
 
     /// Counts a dropped reply and warns about it at intervals.
@@ -301,22 +301,22 @@ impl Host {
         self.events.emit(Event::Warning { server: Some(self.alias.clone()), message: message.into_owned() });
     }
 
-    /// Returns `true` if the result of a handshake comes from the gateway that this connection belongs to.
+    /// Returns `true` if the result of a handshake comes from the program that this connection belongs to.
     pub(super) fn is_own_gateway(&self, result: &Map<String, Value>) -> bool {
         let id = result.get("_meta").and_then(|meta| meta.get(meta::GATEWAY_ID)).and_then(Value::as_str);
-        id.is_some_and(|id| self.handlers.tap.as_ref().is_some_and(|tap| tap.gateway_id() == id))
+        id.is_some_and(|id| self.handlers.message_handler.as_ref().is_some_and(|handler| handler.own_id() == id))
     }
 
     /// Aborts the handlers of all server requests, because their link is closed.
     pub(crate) fn abort_requests(&self) {
         lock(&self.requests).abort_all();
-        self.withdraw_questions();
+        self.withdraw_server_requests();
     }
 
     /// Returns the client capabilities for servers of an era.
     pub(crate) fn capabilities(&self, era: Era) -> Value {
-        if let Some(tap) = &self.handlers.tap {
-            return tap.capabilities(era);
+        if let Some(handler) = &self.handlers.message_handler {
+            return handler.capabilities(era);
         }
         let mut capabilities = Map::new();
         if self.handlers.elicitation.is_some() {

@@ -71,7 +71,7 @@ impl PendingRequests {
                 "notifications/progress" => self.on_progress(params),
                 _ => {
                     self.host().on_notification(&method, params);
-                    self.host().tap_notification(&method, params, || self.callers(owner));
+                    self.host().pass_notification(&method, params, || self.callers(owner));
                 }
             },
         })

@@ -16,6 +16,7 @@ mod host;
 mod incoming;
 mod internal;
 mod mcp_tool;
+mod message_handler;
 mod message_log;
 pub mod oauth;
 mod pages;
@@ -39,7 +40,6 @@ mod state;
 mod subscriber;
 mod subscriptions;
 mod supervisor;
-mod tap;
 mod task;
 mod timeouts;
 mod tool_list;
@@ -66,13 +66,13 @@ pub use self::transport::child::end_children;
 pub use self::transport::orphans::{become_subreaper, end_descendants};
 pub use self::{
     elicitation_budget::too_many_elicitations,
+    message_handler::{AnswerSink, LinkKey, MessageHandler, ServerRequest, ServerRequestMethod},
     pages::PagedList,
     rate_limit::RateLimit,
     raw::{RawReply, RawRequest},
-    raw_caller::{Callers, ExchangeKey, RawCaller},
+    raw_caller::{Callers, RawCaller, RequestTag},
     raw_list::RawList,
     subscriptions::SubscriptionHold,
-    tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap},
 };
 pub use crate::protocol::Era;
 pub use ropeway_web::TlsError;

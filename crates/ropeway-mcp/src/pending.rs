@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::error::{ConnectErrorKind, RequestError};
 use super::host::Host;
-use super::raw_caller::{Callers, ExchangeKey, RawCaller};
+use super::raw_caller::{Callers, RawCaller, RequestTag};
 use super::raw_response::RequestResult;
 use super::request::Request;
 use crate::protocol::{RpcError, TruncatedMessage};
@@ -165,7 +165,7 @@ impl PendingRequests {
     pub(crate) fn callers(&self, owner: Option<u64>) -> Callers {
         let mut table = self.table();
         let key = |request: &PendingRequest| Some(request.caller.as_ref()?.key());
-        let mut keys: Vec<ExchangeKey> = match owner {
+        let mut keys: Vec<RequestTag> = match owner {
             Some(owner) => table.get_mut(owner).and_then(|request| key(request)).into_iter().collect(),
             None => table.requests.values().filter_map(key).collect(),
         };

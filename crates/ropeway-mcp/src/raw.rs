@@ -1,4 +1,4 @@
-//! Raw requests: requests of the gateway's clients, whose params and results are not parsed.
+//! Raw requests, whose params and results are not parsed.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -15,6 +15,7 @@ use super::client::Mcp;
 use super::connection::Connection;
 use super::host::Host;
 use super::mcp_tool;
+use super::message_handler::LinkKey;
 use super::raw_caller::RawCaller;
 use super::raw_response::RawObject;
 use super::request::Request;
@@ -22,14 +23,13 @@ use super::round_trips::Call;
 use super::server_info::ServerInfo;
 use super::session::Session;
 use super::subscriptions::SubscriptionHold;
-use super::tap::LinkKey;
 use super::timeouts::RequestTimeouts;
 use super::tools;
 use super::trace::{CallTrace, network_transport};
 use crate::protocol::{Era, HeaderParams, code};
 use ropeway_core::tool::{Arguments, CallContext, CallError, ToolDefinition};
 
-/// A request of a client of the gateway, on its way to a server.
+/// A request whose params and result stay text.
 #[derive(Clone, Debug)]
 pub struct RawRequest {
     /// MCP method, such as `tools/call`.
@@ -143,7 +143,7 @@ impl Mcp {
         SubscriptionHold::new(self.inner.connection.host.clone(), uri.clone())
     }
 
-    /// Returns the key of the connection, which questions and notifications name.
+    /// Returns the key of the connection, which server requests and notifications name.
     pub fn link(&self) -> LinkKey {
         self.inner.connection.host.link()
     }

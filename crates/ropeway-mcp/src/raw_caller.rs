@@ -3,23 +3,23 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Identifies an exchange of the gateway: one request of a client, with all requests to servers that it causes.
+/// Identifies what a raw request is sent for, such as one request of a client with all requests to servers that it causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExchangeKey(pub u64);
+pub struct RequestTag(pub u64);
 
 /// The raw requests that a message of a server can belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callers {
-    /// The exchanges of the requests, sorted.
-    pub keys: Vec<ExchangeKey>,
+    /// The tags of the requests, sorted.
+    pub keys: Vec<RequestTag>,
     /// Whether the stream of one request carried the message. Otherwise, the message can also belong to a request that has ended.
     pub is_certain: bool,
 }
 
-/// The gateway's side of one raw request.
+/// The sender of one raw request.
 pub trait RawCaller: Send + Sync {
-    /// Returns the exchange that the request belongs to.
-    fn key(&self) -> ExchangeKey;
+    /// Returns the tag of the request.
+    fn key(&self) -> RequestTag;
 
     /// Receives the params of a progress notification, and the range of its token in them.
     ///

@@ -18,7 +18,7 @@ pub(crate) struct Request<'a> {
     pub(crate) timeouts: RequestTimeouts,
     /// The `_meta` entries of the era: the text of a JSON object without its braces.
     pub(crate) meta: &'a str,
-    /// The `_meta` entries of a client of the gateway, in the same form.
+    /// The `_meta` entries of the sender of a raw request, in the same form.
     pub(crate) client_meta: &'a str,
     /// The client's own entries for a modern server, in the same form. They replace those of the session, except for the protocol
     /// version.

@@ -20,8 +20,8 @@ use ropeway_core::tool::BoxError;
 /// Maximum number of server requests that are handled concurrently. Further ones are rejected.
 const MAX_REQUESTS: usize = 64;
 
-/// Maximum number of questions that wait for the tap, which limits those of each call.
-const MAX_QUESTIONS: usize = 1024;
+/// Maximum number of server requests that wait for the message handler, which limits those of each call.
+const MAX_SERVER_REQUESTS: usize = 1024;
 
 /// Maximum size of the parameters of all requests in progress. A single request may be larger.
 const MAX_REQUEST_BYTES: usize = 32 << 20;
@@ -52,14 +52,15 @@ impl Host {
         let mut requests = lock(&self.requests);
         while requests.try_join_next().is_some() {}
         let in_progress = self.request_bytes.load(Ordering::Acquire);
-        let is_full = requests.len() >= MAX_REQUESTS || self.tap_state.open_questions() >= MAX_QUESTIONS;
+        let is_full =
+            requests.len() >= MAX_REQUESTS || self.handler_state.open_server_requests() >= MAX_SERVER_REQUESTS;
         if is_full || (in_progress > 0 && in_progress + size > MAX_REQUEST_BYTES) {
             return reply.send(protocol::encode_error(id, code::INTERNAL, "too many requests at once"));
         }
         let bytes = RequestBytes::new(&self.request_bytes, size);
-        if let Some(tap) = &self.handlers.tap {
+        if let Some(handler) = &self.handlers.message_handler {
             drop(requests);
-            return self.ask_tap(&**tap, (id, method, params), bytes, reply, callers);
+            return self.pass_request(&**handler, (id, method, params), bytes, reply, callers);
         }
         let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
         let (host, id, method, reply) = (self.clone(), id.to_owned(), method.to_owned(), reply.clone());

@@ -11,7 +11,7 @@ use crate::client::outbound::{Frame, FrameKind};
 use crate::client::{Client, ClientId, LogLevel};
 use crate::request::exchange::Exchange;
 use ropeway_core::sync::lock;
-use ropeway_mcp::ExchangeKey;
+use ropeway_mcp::RequestTag;
 use ropeway_mcp::protocol::{Era, meta};
 
 /// A list that can change.
@@ -112,7 +112,7 @@ fn is_present_with_roots(client: &Client) -> bool {
 pub(crate) struct Clients {
     legacy: Mutex<HashMap<ClientId, Weak<Client>>>,
     levels: Mutex<LogLevels>,
-    listeners: Mutex<HashMap<ExchangeKey, Listener>>,
+    listeners: Mutex<HashMap<RequestTag, Listener>>,
 }
 
 impl Clients {
@@ -190,7 +190,7 @@ impl Clients {
     }
 
     /// Removes a listener.
-    pub(crate) fn remove_listener(&self, key: ExchangeKey) {
+    pub(crate) fn remove_listener(&self, key: RequestTag) {
         lock(&self.listeners).remove(&key);
     }
 

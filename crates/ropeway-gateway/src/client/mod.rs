@@ -1,4 +1,4 @@
-//! One client of the gateway: its era, its capabilities, and the questions that it has not answered yet.
+//! One client of the gateway: its era, its capabilities, and the server requests that it has not answered yet.
 
 pub(crate) mod auth;
 pub(crate) mod clients;
@@ -32,11 +32,11 @@ use crate::client::running::{RunningRequest, RunningRequests};
 use crate::observe::ClientLabel;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::CancelToken;
-use ropeway_mcp::QuestionMethod;
+use ropeway_mcp::ServerRequestMethod;
 use ropeway_mcp::protocol::{Era, meta};
 
-/// Maximum number of questions that wait for answers of one client.
-pub(crate) const MAX_QUESTIONS: usize = 16;
+/// Maximum number of server requests that wait for answers of one client.
+pub(crate) const MAX_SERVER_REQUESTS: usize = 16;
 
 /// The reason that a client gets when a request is withdrawn.
 const CANCEL_REASON: &str = "the request was withdrawn, or not answered in time";
@@ -154,13 +154,13 @@ impl ClientCapabilities {
         Value::Object(declared).to_string()
     }
 
-    /// Returns `true` if the client can answer a question.
-    pub(crate) fn can_answer(self, method: QuestionMethod) -> bool {
+    /// Returns `true` if the client can answer a server request.
+    pub(crate) fn can_answer(self, method: ServerRequestMethod) -> bool {
         match method {
-            QuestionMethod::Elicit { url: false } => self.form,
-            QuestionMethod::Elicit { url: true } => self.url,
-            QuestionMethod::Sample => self.sampling,
-            QuestionMethod::Roots => self.roots,
+            ServerRequestMethod::Elicit { url: false } => self.form,
+            ServerRequestMethod::Elicit { url: true } => self.url,
+            ServerRequestMethod::Sample => self.sampling,
+            ServerRequestMethod::Roots => self.roots,
         }
     }
 }
@@ -208,21 +208,21 @@ pub(crate) struct Client {
     active_at: Mutex<Instant>,
     /// The index of the level in [`LOG_LEVELS`], or [`NO_LOGS`].
     log_level: AtomicU8,
-    questions: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
-    next_question: AtomicU64,
+    server_requests: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+    next_server_request: AtomicU64,
     /// Cancelled when the gateway stops and does not wait for answers.
-    refuses_questions: CancelToken,
+    refuses_server_requests: CancelToken,
     /// The requests in progress. All clients of a pipe share them.
     pub(crate) requests: Arc<RunningRequests>,
 }
 
-/// The answer of a client to a question: the JSON of the result, or of the error.
+/// The answer of a client to a server request: the JSON of the result, or of the error.
 pub(crate) type Answer = Result<Box<RawValue>, Box<RawValue>>;
 
-/// Why a client did not answer a question.
+/// Why a client did not answer a server request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// Too many questions wait for the client.
+    /// Too many server requests wait for the client.
     TooMany,
     /// The client has disconnected.
     Gone,
@@ -263,9 +263,9 @@ impl Client {
             streams: AtomicUsize::new(0),
             active_at: Mutex::new(Instant::now()),
             log_level: AtomicU8::new(NO_LOGS),
-            questions: Mutex::default(),
-            next_question: AtomicU64::new(1),
-            refuses_questions: CancelToken::new(),
+            server_requests: Mutex::default(),
+            next_server_request: AtomicU64::new(1),
+            refuses_server_requests: CancelToken::new(),
             requests: Arc::default(),
             description,
         }
@@ -313,46 +313,46 @@ impl Client {
         self.requests.len()
     }
 
-    /// Sends a question to a legacy client and waits for the answer. Dropping the future withdraws the question.
+    /// Sends a server request to a legacy client and waits for the answer. Dropping the future withdraws the server request.
     pub(crate) async fn ask(&self, stream: &Outbound, method: &str, params: &RawValue) -> Result<Answer, Unanswered> {
-        if self.refuses_questions.is_cancelled() {
+        if self.refuses_server_requests.is_cancelled() {
             return Err(Unanswered::Stopping);
         }
-        let number = self.next_question.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_server_request.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         {
-            let mut questions = lock(&self.questions);
-            if questions.len() >= MAX_QUESTIONS {
+            let mut server_requests = lock(&self.server_requests);
+            if server_requests.len() >= MAX_SERVER_REQUESTS {
                 return Err(Unanswered::TooMany);
             }
-            questions.insert(number, sender);
+            server_requests.insert(number, sender);
         }
-        let mut open = OpenQuestion { client: self, stream, number, is_answered: false };
+        let mut open = OpenServerRequest { client: self, stream, number, is_answered: false };
         let params = params.get();
         let message =
             single_line(format!(r#"{{"jsonrpc":"2.0","id":"rw-{number}","method":"{method}","params":{params}}}"#));
-        if !stream.send(Frame::new(FrameKind::Question, message)) {
+        if !stream.send(Frame::new(FrameKind::ServerRequest, message)) {
             return Err(Unanswered::Gone);
         }
         let answer = tokio::select! {
             biased;
             answer = answer => answer,
-            () = self.refuses_questions.cancelled() => return Err(Unanswered::Stopping),
+            () = self.refuses_server_requests.cancelled() => return Err(Unanswered::Stopping),
         };
         open.is_answered = answer.is_ok();
         answer.map_err(|_| Unanswered::Gone)
     }
 
-    /// Withdraws all questions, and refuses later ones, because the gateway stops.
-    pub(crate) fn refuse_questions(&self) {
-        self.refuses_questions.cancel();
+    /// Withdraws all server requests, and refuses later ones, because the gateway stops.
+    pub(crate) fn refuse_server_requests(&self) {
+        self.refuses_server_requests.cancel();
     }
 
-    /// Delivers the answer to a question. Returns `false` if the question is unknown or already answered.
+    /// Delivers the answer to a server request. Returns `false` if the server request is unknown or already answered.
     pub(crate) fn answer(&self, id: &RawValue, answer: Answer) -> bool {
         let text = serde_json::from_str::<&str>(id.get()).unwrap_or_default();
         let number = text.strip_prefix("rw-").and_then(|number| number.parse().ok());
-        let sender = number.and_then(|number: u64| lock(&self.questions).remove(&number));
+        let sender = number.and_then(|number: u64| lock(&self.server_requests).remove(&number));
         sender.is_some_and(|sender| sender.send(answer).is_ok())
     }
 
@@ -380,30 +380,30 @@ impl Client {
 
     /// Ends everything that waits for the client, because it has disconnected.
     pub(crate) fn close(&self) {
-        lock(&self.questions).clear();
+        lock(&self.server_requests).clear();
         self.requests.cancel_all();
         self.outbound.close();
     }
 }
 
-/// A question without an answer. Dropping it notifies the client that the question was withdrawn.
-struct OpenQuestion<'a> {
+/// A server request without an answer. Dropping it notifies the client that the server request was withdrawn.
+struct OpenServerRequest<'a> {
     client: &'a Client,
     stream: &'a Outbound,
     number: u64,
     is_answered: bool,
 }
 
-impl Drop for OpenQuestion<'_> {
+impl Drop for OpenServerRequest<'_> {
     fn drop(&mut self) {
-        if self.is_answered || lock(&self.client.questions).remove(&self.number).is_none() {
+        if self.is_answered || lock(&self.client.server_requests).remove(&self.number).is_none() {
             return;
         }
         let message = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"rw-{}","reason":"{CANCEL_REASON}"}}}}"#,
             self.number
         );
-        self.stream.send(Frame::new(FrameKind::Question, message));
+        self.stream.send(Frame::new(FrameKind::ServerRequest, message));
     }
 }
 

@@ -28,14 +28,14 @@ pub(crate) enum FrameKind {
     /// A change of a list or resource. It may be dropped.
     Change,
     /// A request to the client. It must arrive.
-    Question,
+    ServerRequest,
     /// A response. It must arrive.
     Response,
 }
 
 impl FrameKind {
     fn must_arrive(self) -> bool {
-        matches!(self, Self::Question | Self::Response)
+        matches!(self, Self::ServerRequest | Self::Response)
     }
 }
 
@@ -54,7 +54,7 @@ impl Frame {
 
 /// A bounded queue of frames with one reader.
 ///
-/// A full queue drops superseded progress, then log messages and changes. A question that still does not fit is refused; a
+/// A full queue drops superseded progress, then log messages and changes. A server request that still does not fit is refused; a
 /// response that does not fit closes the queue, because its client would wait for it forever.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound(Mutex<Queue>);
@@ -247,13 +247,13 @@ mod tests {
     fn a_question_that_does_not_fit_is_refused() {
         let outbound = Outbound::default();
         for _ in 0..MAX_FRAMES {
-            assert!(outbound.send(frame(FrameKind::Question, "q")));
+            assert!(outbound.send(frame(FrameKind::ServerRequest, "q")));
         }
         assert!(outbound.send(frame(FrameKind::Log, "dropped")));
-        assert!(!outbound.send(frame(FrameKind::Question, "q")));
+        assert!(!outbound.send(frame(FrameKind::ServerRequest, "q")));
         assert!(!outbound.is_closed());
         assert_eq!(texts(&outbound).len(), MAX_FRAMES);
-        assert!(outbound.send(frame(FrameKind::Question, "q")));
+        assert!(outbound.send(frame(FrameKind::ServerRequest, "q")));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) struct Step {
 pub(crate) async fn step(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, mut work: Work) -> Step {
     match next(exchange, &mut work).await {
         Next::Frames(frames) => Step { messages: texts(frames), work: Some(work) },
-        Next::Questions(asked) => {
+        Next::ServerRequests(asked) => {
             let reply = shared.parked.park(Arc::clone(exchange), work, asked);
             Step { messages: vec![reply.into_bytes()], work: None }
         }

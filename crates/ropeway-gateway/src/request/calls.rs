@@ -11,7 +11,7 @@ use crate::catalog::uris::UriRoute;
 use crate::client::Client;
 use crate::request::errors::ErrorReply;
 use crate::request::exchange::{Dispatch, Exchange, Outcome};
-use crate::request::relay::ServerRequest;
+use crate::request::relay::UpstreamRequest;
 use crate::request::reply::ResultExtras;
 use crate::request::request_identity::RequestIdentity;
 use crate::request::requester::Requester;
@@ -190,14 +190,14 @@ fn tool_request(
     forwarded: Forwarded,
     route: &CallRoute,
     mut arguments: Bytes,
-) -> Result<ServerRequest, ErrorReply> {
+) -> Result<UpstreamRequest, ErrorReply> {
     if route.mapping == ArgumentMapping::Mapped {
         let mut mapped = parse_arguments(&arguments)?;
         route.tool.map_arguments(&mut mapped);
         arguments = Value::Object(mapped).to_string().into();
     }
     let is_client_task = forwarded.members.iter().any(|(key, _)| key == "task");
-    Ok(ServerRequest {
+    Ok(UpstreamRequest {
         params: write_params(shared, &route.server, ("name", &route.own_name), &arguments, &forwarded.members)?,
         server: route.server.clone(),
         method: "tools/call",
@@ -256,7 +256,7 @@ pub(crate) fn get_prompt(
             Ok(params) => params,
             Err(error) => return Outcome::Error(error),
         };
-        let request = ServerRequest {
+        let request = UpstreamRequest {
             params,
             server,
             method: "prompts/get",
@@ -332,7 +332,7 @@ pub(crate) fn read_resource(
                 Ok(params) => params,
                 Err(error) => return Outcome::Error(error),
             };
-            let request = ServerRequest {
+            let request = UpstreamRequest {
                 params,
                 server,
                 method: "resources/read",
@@ -395,7 +395,7 @@ pub(crate) fn complete(
         let mut params = format!(r#"{{"ref":{reference}"#);
         push_members(&mut params, &members);
         params.push('}');
-        let request = ServerRequest {
+        let request = UpstreamRequest {
             server,
             method: "completion/complete",
             name: None,

@@ -1,4 +1,4 @@
-//! Requests of clients in progress: their frames, questions and results.
+//! Requests of clients in progress: their frames, server requests and results.
 
 use std::future::Future;
 use std::ops::Range;
@@ -23,9 +23,9 @@ use crate::request::reply::{Reply, ResultExtras, ServerInfoText};
 use crate::request::request_identity::RequestIdentity;
 use ropeway_core::sync::lock;
 use ropeway_mcp::protocol::Era;
-use ropeway_mcp::{ExchangeKey, Question, RawCaller};
+use ropeway_mcp::{RawCaller, RequestTag, ServerRequest};
 
-/// How long a round of input collects questions that a server asks at the same time.
+/// How long a round of input collects server requests that a server asks at the same time.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// The work of a request. Dropping it cancels the request on its server.
@@ -81,21 +81,21 @@ impl From<ErrorReply> for Outcome {
 }
 
 /// Returns a key that no other exchange has.
-fn next_key() -> ExchangeKey {
+fn next_key() -> RequestTag {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    ExchangeKey(NEXT.fetch_add(1, Ordering::Relaxed))
+    RequestTag(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A question of a server that waits for the answer of a modern client.
-pub(crate) struct OpenQuestion {
-    /// The key of the question in `inputRequests`.
+/// A server request that waits for the answer of a modern client.
+pub(crate) struct OpenServerRequest {
+    /// The key of the server request in `inputRequests`.
     pub(crate) key: Box<str>,
-    pub(crate) question: Question,
-    /// Alive until the question is answered or withdrawn. Set once the gateway has answered in place of the client.
+    pub(crate) server_request: ServerRequest,
+    /// Alive until the server request is answered or withdrawn. Set once the gateway has answered in place of the client.
     is_withdrawn: Arc<AtomicBool>,
 }
 
-impl OpenQuestion {
+impl OpenServerRequest {
     /// Returns `true` if the gateway has answered in place of the client, because it delayed other calls.
     pub(crate) fn is_withdrawn_by_gateway(&self) -> bool {
         self.is_withdrawn.load(Ordering::Acquire)
@@ -104,7 +104,7 @@ impl OpenQuestion {
 
 /// One request of a client in progress.
 pub(crate) struct Exchange {
-    pub(crate) key: ExchangeKey,
+    pub(crate) key: RequestTag,
     pub(crate) client: Arc<Client>,
     /// Frames that belong to the request.
     pub(crate) outbound: Outbound,
@@ -116,7 +116,7 @@ pub(crate) struct Exchange {
     /// The record of the attached request, until it is answered.
     record: Mutex<Option<PendingRecord>>,
     asked: Mutex<Asked>,
-    /// Set while a question waits, to keep the fast path free of locks.
+    /// Set while a server request waits, to keep the fast path free of locks.
     has_asked: AtomicBool,
     is_ended: AtomicBool,
     ended: Notify,
@@ -150,7 +150,7 @@ pub(crate) struct AttachedRequest {
 
 #[derive(Default)]
 struct Asked {
-    questions: Vec<OpenQuestion>,
+    server_requests: Vec<OpenServerRequest>,
     count: usize,
 }
 
@@ -210,7 +210,7 @@ impl Exchange {
             Next::Outcome(Outcome::Error(error)) => {
                 record.finish(CallOutcome::Error, Some(error.code), error.message.len());
             }
-            Next::Questions(_) => record.finish(CallOutcome::InputRequired, None, 0),
+            Next::ServerRequests(_) => record.finish(CallOutcome::InputRequired, None, 0),
             // Dropping the record records the cancellation.
             Next::Outcome(Outcome::Silent) | Next::Frames(_) => drop(record),
         }
@@ -253,27 +253,27 @@ impl Exchange {
         }
     }
 
-    /// Adds a question for a modern client. The reference is alive until the question is answered or withdrawn; setting the flag
+    /// Adds a server request for a modern client. The reference is alive until the server request is answered or withdrawn; setting the flag
     /// marks it as withdrawn by the gateway.
-    pub(crate) fn ask(&self, question: Question) -> Weak<AtomicBool> {
+    pub(crate) fn ask(&self, server_request: ServerRequest) -> Weak<AtomicBool> {
         let is_withdrawn = Arc::new(AtomicBool::new(false));
         let is_open = Arc::downgrade(&is_withdrawn);
         let mut asked = lock(&self.asked);
         asked.count += 1;
         let key = format!("q{}", asked.count).into();
-        asked.questions.push(OpenQuestion { key, question, is_withdrawn });
+        asked.server_requests.push(OpenServerRequest { key, server_request, is_withdrawn });
         self.has_asked.store(true, Ordering::Release);
         drop(asked);
         self.outbound.wake();
         is_open
     }
 
-    /// Removes a question that its server has withdrawn. Returns `true` if it existed.
-    pub(crate) fn withdraw(&self, is_withdrawn: impl Fn(&Question) -> bool) -> bool {
+    /// Removes a server request that its server has withdrawn. Returns `true` if it existed.
+    pub(crate) fn withdraw(&self, is_withdrawn: impl Fn(&ServerRequest) -> bool) -> bool {
         let mut asked = lock(&self.asked);
-        let before = asked.questions.len();
-        asked.questions.retain(|open| !is_withdrawn(&open.question));
-        before != asked.questions.len()
+        let before = asked.server_requests.len();
+        asked.server_requests.retain(|open| !is_withdrawn(&open.server_request));
+        before != asked.server_requests.len()
     }
 
     /// Returns the minimum level of log messages that the client has requested, with the request or for its session.
@@ -328,14 +328,14 @@ impl Exchange {
         }
     }
 
-    fn take_questions(&self) -> Vec<OpenQuestion> {
+    fn take_server_requests(&self) -> Vec<OpenServerRequest> {
         self.has_asked.store(false, Ordering::Release);
-        std::mem::take(&mut lock(&self.asked).questions)
+        std::mem::take(&mut lock(&self.asked).server_requests)
     }
 }
 
 impl RawCaller for Exchange {
-    fn key(&self) -> ExchangeKey {
+    fn key(&self) -> RequestTag {
         self.key
     }
 
@@ -366,8 +366,8 @@ pub(crate) enum Next {
     Outcome(Outcome),
     /// Frames that the client gets before the response.
     Frames(Vec<Frame>),
-    /// Questions that end this response: the modern client answers them with a retry.
-    Questions(Vec<OpenQuestion>),
+    /// ServerRequests that end this response: the modern client answers them with a retry.
+    ServerRequests(Vec<OpenServerRequest>),
 }
 
 /// Waits for the next event, until the client cancels the request. Cancel-safe.
@@ -378,7 +378,7 @@ pub(crate) async fn next(exchange: &Exchange, work: &mut Work) -> Next {
         next = next_of(exchange, work) => next,
     };
     if matches!(next, Next::Outcome(_)) {
-        // The questions were withdrawn.
+        // The server requests were withdrawn.
         exchange.release_progress();
     }
     if !matches!(next, Next::Frames(_)) {
@@ -390,7 +390,7 @@ pub(crate) async fn next(exchange: &Exchange, work: &mut Work) -> Next {
 
 async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
     loop {
-        // A caller may have dropped the future while questions were collected, after the queue had reported them.
+        // A caller may have dropped the future while server requests were collected, after the queue had reported them.
         if !exchange.has_asked.load(Ordering::Acquire) {
             tokio::select! {
                 biased;
@@ -403,7 +403,7 @@ async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
             return Next::Frames(frames);
         }
         if exchange.has_asked.load(Ordering::Acquire) {
-            // The response with the questions ends this request, and the token of its retry may be another one.
+            // The response with the server requests ends this request, and the token of its retry may be another one.
             exchange.withhold_progress();
             // The work must continue: a server may request several inputs at once.
             tokio::select! {
@@ -411,9 +411,9 @@ async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
                 outcome = work.as_mut() => return Next::Outcome(outcome),
                 () = tokio::time::sleep(GATHER) => {}
             }
-            let questions = exchange.take_questions();
-            if !questions.is_empty() {
-                return Next::Questions(questions);
+            let server_requests = exchange.take_server_requests();
+            if !server_requests.is_empty() {
+                return Next::ServerRequests(server_requests);
             }
             exchange.release_progress();
         }
@@ -425,7 +425,7 @@ mod tests {
     use super::*;
     use crate::client::{ClientDescription, Principal};
     use ropeway_mcp::protocol::RpcError;
-    use ropeway_mcp::{AnswerSink, Callers, LinkKey, QuestionMethod};
+    use ropeway_mcp::{AnswerSink, Callers, LinkKey, ServerRequestMethod};
 
     struct NoAnswer;
 
@@ -449,11 +449,12 @@ mod tests {
         let attached = AttachedRequest { id: raw("1"), token: None, log_level: None, running: None };
         let exchange = Exchange::new(Arc::new(client), attached);
         let (asked, answer) = ((Callers::default(), 10), Arc::new(NoAnswer));
-        let question = Question::new((LinkKey(1), raw("1")), QuestionMethod::Sample, raw("{}"), asked, answer);
-        let _is_open = exchange.ask(question);
+        let server_request =
+            ServerRequest::new((LinkKey(1), raw("1")), ServerRequestMethod::Sample, raw("{}"), asked, answer);
+        let _is_open = exchange.ask(server_request);
         let mut work: Work = Box::pin(std::future::pending());
         assert!(tokio::time::timeout(GATHER / 2, next(&exchange, &mut work)).await.is_err());
         let in_time = tokio::time::timeout(2 * GATHER, next(&exchange, &mut work)).await;
-        assert!(matches!(in_time, Ok(Next::Questions(questions)) if questions.len() == 1));
+        assert!(matches!(in_time, Ok(Next::ServerRequests(server_requests)) if server_requests.len() == 1));
     }
 }

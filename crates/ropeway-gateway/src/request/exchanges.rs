@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::request::exchange::Exchange;
 use ropeway_core::sync::lock;
-use ropeway_mcp::ExchangeKey;
+use ropeway_mcp::RequestTag;
 
 /// All requests in progress, by their keys.
 #[derive(Default)]
-pub(crate) struct Exchanges(Mutex<HashMap<ExchangeKey, Weak<Exchange>>>);
+pub(crate) struct Exchanges(Mutex<HashMap<RequestTag, Weak<Exchange>>>);
 
 impl Exchanges {
     /// Registers an exchange until the guard is dropped.
@@ -19,7 +19,7 @@ impl Exchanges {
     }
 
     /// Finds an exchange that is in progress.
-    pub(crate) fn get(&self, key: ExchangeKey) -> Option<Arc<Exchange>> {
+    pub(crate) fn get(&self, key: RequestTag) -> Option<Arc<Exchange>> {
         lock(&self.0).get(&key)?.upgrade()
     }
 

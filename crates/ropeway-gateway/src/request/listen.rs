@@ -96,7 +96,7 @@ async fn acknowledge(
     let acknowledged = serde_json::to_string(&filter).unwrap_or_else(|_| "{}".to_owned());
     let params = format!(r#""notifications":{acknowledged}"#);
     let message = listened("notifications/subscriptions/acknowledged", &params, &exchange.id());
-    shared.clients.add_listener(exchange, lists, Frame::new(FrameKind::Question, message));
+    shared.clients.add_listener(exchange, lists, Frame::new(FrameKind::ServerRequest, message));
     shared.subscriptions.begin_notifying(key);
     Ok(())
 }

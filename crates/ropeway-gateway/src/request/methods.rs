@@ -17,7 +17,7 @@ use crate::request::requester::Requester;
 use crate::request::subscribe;
 use crate::request::tasks;
 use crate::shared::GatewayShared;
-use ropeway_mcp::ServerTap;
+use ropeway_mcp::MessageHandler;
 use ropeway_mcp::protocol::{ClientParams, Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, meta};
 
 /// Maximum size of the capabilities, and of the name and version, of a client. Both are kept as long as its session, or for later
@@ -101,7 +101,7 @@ pub(crate) fn initialized(
         "protocolVersion": client.version,
         "capabilities": description.capabilities,
         "serverInfo": description.info,
-        "_meta": {(meta::GATEWAY_ID): shared.switchboard.gateway_id()},
+        "_meta": {(meta::GATEWAY_ID): shared.switchboard.own_id()},
     });
     if let Some(instructions) = description.instructions {
         result["instructions"] = instructions.into();
@@ -117,8 +117,7 @@ fn discover(shared: &GatewayShared, requester: &Requester<'_>) -> Dispatch {
     if let Some(instructions) = description.instructions {
         result["instructions"] = instructions.into();
     }
-    result["_meta"] =
-        json!({(meta::SERVER_INFO): description.info, (meta::GATEWAY_ID): shared.switchboard.gateway_id()});
+    result["_meta"] = json!({(meta::SERVER_INFO): description.info, (meta::GATEWAY_ID): shared.switchboard.own_id()});
     if let Some(info) = description.only_server.filter(|_| client.isolation_key == COMMANDS) {
         result["_meta"][meta::SERVER_PROTOCOL] = json!({"era": info.era, "version": info.protocol_version});
     }

@@ -17,13 +17,13 @@ use crate::client::running::RunningRequests;
 use crate::client::seal::{KeyRing, SealKind};
 use crate::client::shares::{Hold, Resource, Shares};
 use crate::request::errors::ErrorReply;
-use crate::request::exchange::{AttachedRequest, Exchange, OpenQuestion, Outcome, Work};
+use crate::request::exchange::{AttachedRequest, Exchange, OpenServerRequest, Outcome, Work};
 use crate::request::reply::Reply;
 use crate::request::request_identity::RequestIdentity;
 use crate::request::task_ids::with_own_task;
 use crate::upstream::switchboard::{WITHDRAWN, answer_in_place};
 use ropeway_core::sync::lock;
-use ropeway_mcp::{ExchangeKey, QuestionMethod};
+use ropeway_mcp::{RequestTag, ServerRequestMethod};
 
 /// The calls that wait for input.
 pub(crate) struct ParkedCalls {
@@ -58,7 +58,7 @@ struct State {
 struct ParkedCall {
     nonce: u64,
     exchange: Arc<Exchange>,
-    asked: Vec<OpenQuestion>,
+    asked: Vec<OpenServerRequest>,
     /// Whether the gateway has answered in place of the client.
     is_withdrawn: bool,
     work: RunningWork,
@@ -93,9 +93,9 @@ impl Drop for RunningWork {
 }
 
 impl ParkedCall {
-    /// Returns `true` if the gateway has answered one of the questions in place of the client.
+    /// Returns `true` if the gateway has answered one of the server requests in place of the client.
     fn has_withdrawn(&self) -> bool {
-        self.asked.iter().any(OpenQuestion::is_withdrawn_by_gateway)
+        self.asked.iter().any(OpenServerRequest::is_withdrawn_by_gateway)
     }
 }
 
@@ -108,18 +108,18 @@ impl Drop for ParkedCall {
     }
 }
 
-/// Answers a question that the client will not answer.
-fn dismiss(open: OpenQuestion) {
-    match open.question.method {
-        QuestionMethod::Elicit { .. } => {
+/// Answers a server request that the client will not answer.
+fn dismiss(open: OpenServerRequest) {
+    match open.server_request.method {
+        ServerRequestMethod::Elicit { .. } => {
             let cancelled = RawValue::from_string(r#"{"action":"cancel"}"#.to_owned());
             if let Ok(cancelled) = cancelled {
-                open.question.answer(Ok(&cancelled));
+                open.server_request.answer(Ok(&cancelled));
             }
         }
-        QuestionMethod::Roots => answer_in_place(open.question),
-        // Dropping the question answers it with an error.
-        QuestionMethod::Sample => {}
+        ServerRequestMethod::Roots => answer_in_place(open.server_request),
+        // Dropping the server request answers it with an error.
+        ServerRequestMethod::Sample => {}
     }
 }
 
@@ -127,7 +127,7 @@ fn dismiss(open: OpenQuestion) {
 pub(crate) enum Retry {
     /// The call continues.
     Continued { exchange: Arc<Exchange>, work: Work },
-    /// Answers are missing. The client gets the remaining questions again.
+    /// Answers are missing. The client gets the remaining server requests again.
     Incomplete(Reply),
 }
 
@@ -165,20 +165,20 @@ impl ParkedCalls {
     }
 
     /// Returns `true` if all of these calls wait for input.
-    pub(crate) fn are_parked(&self, exchanges: &[ExchangeKey]) -> bool {
+    pub(crate) fn are_parked(&self, exchanges: &[RequestTag]) -> bool {
         let table = lock(&self.table);
         exchanges.iter().all(|key| table.calls.values().any(|call| call.exchange.key == *key))
     }
 
     /// Ends calls that wait for input. Their states are invalid from then on.
-    pub(crate) fn end(&self, exchanges: &[ExchangeKey]) {
+    pub(crate) fn end(&self, exchanges: &[RequestTag]) {
         let is_ended = |_: &u64, call: &mut ParkedCall| exchanges.contains(&call.exchange.key);
         let calls: Vec<_> = lock(&self.table).calls.extract_if(is_ended).collect();
         drop(calls);
     }
 
-    /// Keeps a call for the retry of its client, and returns the response with the questions.
-    pub(crate) fn park(self: &Arc<Self>, exchange: Arc<Exchange>, work: Work, asked: Vec<OpenQuestion>) -> Reply {
+    /// Keeps a call for the retry of its client, and returns the response with the server requests.
+    pub(crate) fn park(self: &Arc<Self>, exchange: Arc<Exchange>, work: Work, asked: Vec<OpenServerRequest>) -> Reply {
         match self.shares.take(Resource::Parked, exchange.client.principal.holdings(), 1) {
             Ok(hold) => self.insert(exchange, RunningWork::spawn(work), asked, Some(hold)),
             Err(error) => {
@@ -195,7 +195,7 @@ impl ParkedCalls {
         self: &Arc<Self>,
         exchange: Arc<Exchange>,
         work: RunningWork,
-        asked: Vec<OpenQuestion>,
+        asked: Vec<OpenServerRequest>,
         hold: Option<Hold>,
     ) -> Reply {
         exchange.detach();
@@ -215,7 +215,7 @@ impl ParkedCalls {
                     && tokio::time::timeout_at(expires_at, exchange.ended()).await.is_ok()
                 {
                     // The server has answered without the answers of the client.
-                    let asked = parked.upgrade().map(|parked| parked.take_questions(slot));
+                    let asked = parked.upgrade().map(|parked| parked.take_server_requests(slot));
                     asked.into_iter().flatten().for_each(dismiss);
                 }
                 tokio::time::sleep_until(expires_at).await;
@@ -235,8 +235,8 @@ impl ParkedCalls {
         Reply::result(&id, result.into())
     }
 
-    /// Returns the questions of a parked call, which then waits for its retry only.
-    fn take_questions(&self, slot: u64) -> Vec<OpenQuestion> {
+    /// Returns the server requests of a parked call, which then waits for its retry only.
+    fn take_server_requests(&self, slot: u64) -> Vec<OpenServerRequest> {
         let mut table = lock(&self.table);
         let Some(call) = table.calls.get_mut(&slot) else { return Vec::new() };
         call.is_withdrawn |= call.has_withdrawn();
@@ -283,8 +283,8 @@ impl ParkedCalls {
             drop(call);
             return Err(ErrorReply::internal(format!("{WITHDRAWN}; send the request again, without `requestState`")));
         }
-        // Questions that the server has withdrawn are not sent again.
-        call.asked.retain(|open| !open.question.is_withdrawn());
+        // ServerRequests that the server has withdrawn are not sent again.
+        call.asked.retain(|open| !open.server_request.is_withdrawn());
         for open in &call.asked {
             if let Some(answer) = answers.get(&*open.key) {
                 check_answer(open, answer)?;
@@ -299,7 +299,7 @@ impl ParkedCalls {
             match answers.get(&*open.key).map(|answer| RawValue::from_string(answer.to_string())) {
                 Some(Ok(answer)) => {
                     let own = with_own_task(&self.keys, &client.principal, &answer);
-                    open.question.answer(Ok(own.as_deref().unwrap_or(&answer)));
+                    open.server_request.answer(Ok(own.as_deref().unwrap_or(&answer)));
                 }
                 _ => missing.push(open),
             }
@@ -316,30 +316,32 @@ impl ParkedCalls {
 }
 
 /// Checks the shape of an answer. The server checks its content.
-fn check_answer(open: &OpenQuestion, answer: &Value) -> Result<(), ErrorReply> {
+fn check_answer(open: &OpenServerRequest, answer: &Value) -> Result<(), ErrorReply> {
     let invalid =
         |expected: &str| Err(ErrorReply::invalid_params(format!("`inputResponses.{}` must be {expected}", open.key)));
-    match open.question.method {
+    match open.server_request.method {
         _ if !answer.is_object() => invalid("an object"),
-        QuestionMethod::Elicit { .. } => match (answer["action"].as_str(), answer.get("content")) {
+        ServerRequestMethod::Elicit { .. } => match (answer["action"].as_str(), answer.get("content")) {
             (Some("accept"), None | Some(Value::Object(_))) | (Some("decline" | "cancel"), _) => Ok(()),
             (Some("accept"), Some(_)) => invalid("an answer whose `content` is an object"),
             _ => invalid("an answer with `action`: accept, decline or cancel"),
         },
-        QuestionMethod::Sample | QuestionMethod::Roots => Ok(()),
+        ServerRequestMethod::Sample | ServerRequestMethod::Roots => Ok(()),
     }
 }
 
 /// Writes the result that requests input from a modern client.
-fn input_required(asked: &[OpenQuestion], state: &str) -> String {
+fn input_required(asked: &[OpenServerRequest], state: &str) -> String {
     let mut requests = Map::new();
     for open in asked {
-        let mut params: Value = serde_json::from_str(open.question.params.get()).unwrap_or_default();
-        if let (QuestionMethod::Elicit { url: true }, Some(params)) = (open.question.method, params.as_object_mut()) {
+        let mut params: Value = serde_json::from_str(open.server_request.params.get()).unwrap_or_default();
+        if let (ServerRequestMethod::Elicit { url: true }, Some(params)) =
+            (open.server_request.method, params.as_object_mut())
+        {
             // Modern servers have no ids for elicitations.
             params.shift_remove("elicitationId");
         }
-        let request = serde_json::json!({"method": open.question.method.as_str(), "params": params});
+        let request = serde_json::json!({"method": open.server_request.method.as_str(), "params": params});
         requests.insert(open.key.to_string(), request);
     }
     serde_json::json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string()

@@ -22,7 +22,7 @@ use ropeway_mcp::{RawReply, RawRequest};
 const MAX_ROUNDS: usize = 16;
 
 /// A request for one server.
-pub(crate) struct ServerRequest {
+pub(crate) struct UpstreamRequest {
     pub(crate) server: Alias,
     pub(crate) method: &'static str,
     /// The server's own name of the tool or prompt, the URI or the task.
@@ -54,7 +54,7 @@ conversions!(SendError {
 pub(crate) async fn send(
     shared: &Arc<GatewayShared>,
     exchange: &Arc<Exchange>,
-    request: ServerRequest,
+    request: UpstreamRequest,
 ) -> Result<RawReply, Outcome> {
     for offers in 0.. {
         let (server, challenge) = match send_once(shared, exchange, &request).await {
@@ -80,7 +80,7 @@ pub(crate) async fn send(
 async fn send_once(
     shared: &Arc<GatewayShared>,
     exchange: &Arc<Exchange>,
-    request: &ServerRequest,
+    request: &UpstreamRequest,
 ) -> Result<RawReply, SendError> {
     let limits = shared.bridge.request_limits(&request.server);
     exchange.note(|record| record.note_server(&request.server, request.name.as_deref()));
@@ -151,7 +151,7 @@ struct SendingRequest<'a> {
 
 impl<'a> SendingRequest<'a> {
     /// Begins a request. Returns its `_meta` as well.
-    fn begin(exchange: &'a Exchange, request: &ServerRequest, transport: &'static str) -> (Self, String) {
+    fn begin(exchange: &'a Exchange, request: &UpstreamRequest, transport: &'static str) -> (Self, String) {
         let begun = exchange.note(|record| record.begin_upstream(&request.server, &request.meta, transport));
         match begun {
             Some((call, meta)) => (Self { exchange, call: Some(call) }, meta),

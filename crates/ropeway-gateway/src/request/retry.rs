@@ -1,4 +1,4 @@
-//! Retries of modern clients, which answer the questions of a parked call.
+//! Retries of modern clients, which answer the server requests of a parked call.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ use ropeway_core::sync::{OnDrop, lock};
 use ropeway_core::tool::Alias;
 use ropeway_mcp::oauth::Challenge;
 use ropeway_mcp::protocol::{Era, RpcError};
-use ropeway_mcp::{AnswerSink, Callers, LinkKey, Question, QuestionMethod};
+use ropeway_mcp::{AnswerSink, Callers, LinkKey, ServerRequest, ServerRequestMethod};
 
 /// How long a call waits for a sign-in.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -32,7 +32,7 @@ const OFFER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Interval between checks of the stored tokens, which a sign-in in a terminal may also change.
 const STORE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The link of the gateway's own questions. Those of servers count from zero.
+/// The link of the gateway's own server requests. Those of servers count from zero.
 const OWN_LINK: LinkKey = LinkKey(u64::MAX);
 
 /// A call that a server refused because of its authorization.
@@ -56,18 +56,18 @@ pub(crate) async fn offer(shared: &Arc<GatewayShared>, call: RefusedCall<'_>) ->
         if !waiter.is_first {
             return waiter.wait().await;
         }
-        let question = SignInQuestion::new(server, &url, is_scope);
+        let server_request = SignInElicitation::new(server, &url, is_scope);
         let is_signed_in = tokio::select! {
             is_signed_in = waiter.wait() => is_signed_in,
             () = stored(shared, &key) => {
                 shared.upstreams.apply_tokens(&key).await;
                 true
             }
-            is_signed_in = question.ask_and_wait(exchange, &waiter) => is_signed_in,
+            is_signed_in = server_request.ask_and_wait(exchange, &waiter) => is_signed_in,
         };
         waiter.end(is_signed_in);
         if is_signed_in && client.era == Era::Legacy {
-            question.complete(exchange);
+            server_request.complete(exchange);
         }
         is_signed_in
     };
@@ -152,14 +152,14 @@ async fn stored(shared: &GatewayShared, (server, account): &AccountKey) {
     }
 }
 
-/// The question to the client.
-struct SignInQuestion {
+/// The server request to the client.
+struct SignInElicitation {
     /// The id of the elicitation. Modern clients do not get it.
     id: String,
     params: Box<RawValue>,
 }
 
-impl SignInQuestion {
+impl SignInElicitation {
     fn new(server: &Alias, url: &str, is_scope: bool) -> Self {
         let id = format!("rw-{:016x}", fastrand::u64(..));
         let reason = if is_scope { "asks for further permissions" } else { "needs a sign-in" };
@@ -179,22 +179,24 @@ impl SignInQuestion {
     }
 
     async fn ask_legacy(&self, exchange: &Exchange) -> bool {
-        let method = QuestionMethod::Elicit { url: true }.as_str();
+        let method = ServerRequestMethod::Elicit { url: true }.as_str();
         let answer = exchange.client.ask(&exchange.outbound, method, &self.params).await;
         matches!(answer, Ok(Ok(result)) if is_accept(&result))
     }
 
-    /// Adds the question to the next response. The client answers with a retry.
+    /// Adds the server request to the next response. The client answers with a retry.
     async fn ask_modern(&self, exchange: &Arc<Exchange>) -> bool {
         let (sender, answer) = oneshot::channel();
         let sink = Arc::new(SignInAnswer(Mutex::new(Some(sender))));
         let id = RawValue::from_string(format!("\"{}\"", self.id)).unwrap_or_default();
         let callers = Callers { keys: vec![exchange.key], is_certain: true };
-        let method = QuestionMethod::Elicit { url: true };
-        let question = Question::new((OWN_LINK, id.clone()), method, self.params.clone(), (callers, 1), sink);
-        exchange.ask(question);
-        // Removes the question if it was not sent yet.
-        let is_own = |question: &Question| question.link == OWN_LINK && question.id.get() == id.get();
+        let method = ServerRequestMethod::Elicit { url: true };
+        let server_request =
+            ServerRequest::new((OWN_LINK, id.clone()), method, self.params.clone(), (callers, 1), sink);
+        exchange.ask(server_request);
+        // Removes the server request if it was not sent yet.
+        let is_own =
+            |server_request: &ServerRequest| server_request.link == OWN_LINK && server_request.id.get() == id.get();
         let _withdrawn = OnDrop(|| {
             exchange.withdraw(is_own);
         });

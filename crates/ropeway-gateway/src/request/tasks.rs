@@ -9,7 +9,7 @@ use crate::method::Method;
 use crate::request::errors::ErrorReply;
 use crate::request::exchange::{Dispatch, Exchange, Outcome};
 use crate::request::relay;
-use crate::request::relay::ServerRequest;
+use crate::request::relay::UpstreamRequest;
 use crate::request::reply::ResultExtras;
 use crate::request::requester::Requester;
 use crate::request::server_params::{Forwarded, target, write_params};
@@ -19,7 +19,7 @@ use ropeway_mcp::RawReply;
 use ropeway_mcp::protocol::{ClientParams, Era, ScanError};
 
 /// Sends a request and seals the ids of tasks in its result.
-pub(crate) async fn send(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, request: ServerRequest) -> Outcome {
+pub(crate) async fn send(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, request: UpstreamRequest) -> Outcome {
     let (server, extras) = (request.server.clone(), request.extras);
     match relay::send(shared, exchange, request).await {
         Ok(reply) if is_task(&reply) => {
@@ -73,7 +73,7 @@ pub(crate) fn task(
         return Err(unknown());
     }
     let Forwarded { members, meta } = requester.forwarded(params);
-    let request = ServerRequest {
+    let request = UpstreamRequest {
         params: write_params(shared, &server, ("taskId", &task), &[], &members)?,
         server,
         method,

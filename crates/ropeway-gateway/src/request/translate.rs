@@ -13,7 +13,7 @@ use crate::client::Unanswered;
 use crate::request::errors::ErrorReply;
 use crate::request::exchange::Exchange;
 use ropeway_mcp::protocol::Era;
-use ropeway_mcp::{QuestionMethod, RawReply};
+use ropeway_mcp::{RawReply, ServerRequestMethod};
 
 /// Maximum number of input requests in one round.
 const MAX_INPUTS: usize = 16;
@@ -44,7 +44,7 @@ impl InputRound {
         Ok(Some(Self { requests, state: result.get("requestState").cloned() }))
     }
 
-    /// Asks the client all questions and returns the params of the repeated request.
+    /// Asks the client all server requests and returns the params of the repeated request.
     pub(crate) async fn answer(
         self,
         exchange: &Arc<Exchange>,
@@ -73,16 +73,16 @@ impl InputRound {
     }
 }
 
-/// Asks a legacy client one question and returns its result.
+/// Asks a legacy client one server request and returns its result.
 async fn ask(exchange: &Arc<Exchange>, request: &Value) -> Result<Value, ErrorReply> {
     let mut params = request.get("params").cloned().unwrap_or_else(|| json!({}));
     let method = match request["method"].as_str() {
-        Some("elicitation/create") => QuestionMethod::Elicit { url: params["mode"] == "url" },
-        Some("sampling/createMessage") => QuestionMethod::Sample,
-        Some("roots/list") => QuestionMethod::Roots,
+        Some("elicitation/create") => ServerRequestMethod::Elicit { url: params["mode"] == "url" },
+        Some("sampling/createMessage") => ServerRequestMethod::Sample,
+        Some("roots/list") => ServerRequestMethod::Roots,
         _ => return Err(ErrorReply::internal("the server sent an unknown input request")),
     };
-    let is_elicitation = matches!(method, QuestionMethod::Elicit { .. });
+    let is_elicitation = matches!(method, ServerRequestMethod::Elicit { .. });
     let unanswered = |reason: &str| match is_elicitation {
         // An elicitation has no error response, only `cancel`.
         true => Ok(json!({"action": "cancel"})),
@@ -91,7 +91,7 @@ async fn ask(exchange: &Arc<Exchange>, request: &Value) -> Result<Value, ErrorRe
     if !exchange.client.capabilities.can_answer(method) {
         return unanswered("the client does not support it");
     }
-    if method == (QuestionMethod::Elicit { url: true }) {
+    if method == (ServerRequestMethod::Elicit { url: true }) {
         // Legacy clients require an id.
         params["elicitationId"] = format!("rw-{:016x}", fastrand::u64(..)).into();
     }

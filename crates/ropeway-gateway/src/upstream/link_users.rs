@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::client::ClientId;
 use crate::request::exchange::Exchange;
 use ropeway_core::tool::Alias;
-use ropeway_mcp::ExchangeKey;
+use ropeway_mcp::RequestTag;
 
 /// How long messages about a request may follow its response.
 const LINGERING: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(crate) struct LinkUsers {
 pub(crate) struct ActiveRequest {
     /// The user key of its client.
     pub(crate) client: u64,
-    pub(crate) exchange: ExchangeKey,
+    pub(crate) exchange: RequestTag,
     /// The server that it was sent to.
     server: Alias,
     began: Instant,
@@ -124,12 +124,12 @@ impl LinkUsers {
     }
 
     /// Returns the exchanges in progress whose clients have requested log messages.
-    pub(crate) fn logging(&self) -> Vec<ExchangeKey> {
+    pub(crate) fn logging(&self) -> Vec<RequestTag> {
         self.active.values().filter(|request| request.wants_logs).map(|request| request.exchange).collect()
     }
 
     /// Returns the servers of the requests in progress.
-    pub(crate) fn servers(&self) -> Vec<(ExchangeKey, Alias)> {
+    pub(crate) fn servers(&self) -> Vec<(RequestTag, Alias)> {
         self.active.values().map(|request| (request.exchange, request.server.clone())).collect()
     }
 

@@ -25,13 +25,13 @@ use crate::request::exchange::Exchange;
 use crate::request::parked::ParkedCalls;
 use crate::upstream::sign_in::AccountKey;
 use crate::upstream::subscriptions::{GroupKey, Subscriptions};
-use crate::upstream::switchboard::{IsolatedTap, LinkUse, RootsClaim, Switchboard};
+use crate::upstream::switchboard::{IsolatedHandler, LinkUse, RootsClaim, Switchboard};
 use ropeway_bridge::{Bridge, ServerLease};
 use ropeway_config::Isolation;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::{Alias, CallError};
 use ropeway_mcp::protocol::Era;
-use ropeway_mcp::{ExchangeKey, Handlers, Mcp, RawReply, RawRequest, ServerInfo, too_many_elicitations};
+use ropeway_mcp::{Handlers, Mcp, RawReply, RawRequest, RequestTag, ServerInfo, too_many_elicitations};
 
 /// Notifies a server that the roots of its client have changed.
 const ROOTS_CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
@@ -78,7 +78,7 @@ struct IsolatedConnection {
     /// The slot of the server when the connection was made.
     slot: u64,
     /// The requests in progress.
-    requests: Mutex<Vec<ExchangeKey>>,
+    requests: Mutex<Vec<RequestTag>>,
     /// Number of groups of subscriptions, which keep the connection open.
     subscriptions: AtomicUsize,
     used_at: Mutex<Instant>,
@@ -129,11 +129,11 @@ impl UpstreamLease {
 /// Counts a request on an isolated connection until it is dropped.
 struct RequestGuard {
     connection: Arc<IsolatedConnection>,
-    exchange: ExchangeKey,
+    exchange: RequestTag,
 }
 
 impl RequestGuard {
-    fn new(connection: &Arc<IsolatedConnection>, exchange: ExchangeKey) -> Self {
+    fn new(connection: &Arc<IsolatedConnection>, exchange: RequestTag) -> Self {
         lock(&connection.requests).push(exchange);
         Self { connection: connection.clone(), exchange }
     }
@@ -300,8 +300,8 @@ impl Upstreams {
             drop(lock(&outdated.hold).take());
         }
         let (hold, evicted) = self.hold(&mut isolated, server, client)?;
-        let tap = IsolatedTap { board: self.switchboard.clone(), client: Arc::downgrade(client) };
-        let mut handlers = Handlers::new().with_tap(Arc::new(tap));
+        let handler = IsolatedHandler { board: self.switchboard.clone(), client: Arc::downgrade(client) };
+        let mut handlers = Handlers::new().with_message_handler(Arc::new(handler));
         if let Some(account) = &account {
             handlers = handlers.with_account(&**account);
         }

@@ -14,7 +14,7 @@ use crate::request::exchange::Exchange;
 use crate::upstream::{SubscriptionGuard, SubscriptionPlace};
 use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
-use ropeway_mcp::{ExchangeKey, LinkKey, SubscriptionHold};
+use ropeway_mcp::{LinkKey, RequestTag, SubscriptionHold};
 
 /// Maximum number of subscriptions of one subscriber.
 pub(crate) const MAX_PER_SUBSCRIBER: usize = 1000;
@@ -34,7 +34,7 @@ pub(crate) enum SubscriberKey {
     /// A legacy client.
     Client(ClientId),
     /// A listening request of a modern client.
-    Listener(ExchangeKey),
+    Listener(RequestTag),
 }
 
 /// The destination of the notifications of a subscriber.

@@ -22,7 +22,7 @@ use crate::upstream::subscriptions::Subscriptions;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::protocol::Era;
-use ropeway_mcp::{Callers, LinkKey, Question, ServerTap};
+use ropeway_mcp::{Callers, LinkKey, MessageHandler, ServerRequest};
 
 use links::LinkOwner;
 pub(crate) use links::{LinkUse, SharedLink};
@@ -39,7 +39,7 @@ type RootsAccess = Box<dyn Fn(&Client, &Alias) -> bool + Send + Sync>;
 pub(crate) struct Switchboard {
     own: Weak<Self>,
     /// Identifies the gateway, so that it does not connect to itself.
-    gateway_id: String,
+    own_id: String,
     clients: Arc<Clients>,
     exchanges: Arc<Exchanges>,
     /// Weak, because subscriptions hold connections, and connections hold the switchboard.
@@ -70,7 +70,7 @@ impl Switchboard {
     ) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
-            gateway_id: format!("{:032x}", fastrand::u128(..)),
+            own_id: format!("{:032x}", fastrand::u128(..)),
             clients,
             exchanges,
             subscriptions: Arc::downgrade(subscriptions),
@@ -137,9 +137,9 @@ impl Switchboard {
     }
 }
 
-impl ServerTap for Switchboard {
-    fn gateway_id(&self) -> &str {
-        &self.gateway_id
+impl MessageHandler for Switchboard {
+    fn own_id(&self) -> &str {
+        &self.own_id
     }
 
     fn capabilities(&self, era: Era) -> Value {
@@ -149,8 +149,8 @@ impl ServerTap for Switchboard {
         }
     }
 
-    fn on_question(&self, question: Question) {
-        self.route_request(question);
+    fn on_request(&self, server_request: ServerRequest) {
+        self.route_request(server_request);
     }
 
     fn on_withdrawn(&self, link: LinkKey, id: &RawValue) {
@@ -166,15 +166,15 @@ impl ServerTap for Switchboard {
     }
 }
 
-/// The tap of a connection that belongs to one client: it declares the capabilities of the client.
-pub(crate) struct IsolatedTap {
+/// The message handler of a connection that belongs to one client: it declares the capabilities of the client.
+pub(crate) struct IsolatedHandler {
     pub(crate) board: Arc<Switchboard>,
     pub(crate) client: Weak<Client>,
 }
 
-impl ServerTap for IsolatedTap {
-    fn gateway_id(&self) -> &str {
-        self.board.gateway_id()
+impl MessageHandler for IsolatedHandler {
+    fn own_id(&self) -> &str {
+        self.board.own_id()
     }
 
     fn capabilities(&self, _: Era) -> Value {
@@ -184,8 +184,8 @@ impl ServerTap for IsolatedTap {
             .unwrap_or_else(|| json!({}))
     }
 
-    fn on_question(&self, question: Question) {
-        self.board.on_question(question);
+    fn on_request(&self, server_request: ServerRequest) {
+        self.board.on_request(server_request);
     }
 
     fn on_withdrawn(&self, link: LinkKey, id: &RawValue) {

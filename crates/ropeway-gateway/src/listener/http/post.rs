@@ -146,7 +146,7 @@ async fn run(
             let response = response::with_retry_after(response, retry_after);
             return response.map(|body| body.holding(exchange));
         }
-        Ok(Next::Questions(asked)) => return response::json(200, shared.parked.park(exchange, work, asked)),
+        Ok(Next::ServerRequests(asked)) => return response::json(200, shared.parked.park(exchange, work, asked)),
         Ok(Next::Frames(frames)) => texts(frames),
         Err(_) => Vec::new(),
     };

@@ -14,7 +14,7 @@ use crate::upstream::link_users::LinkUsers;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::protocol::Era;
-use ropeway_mcp::{ExchangeKey, LinkKey};
+use ropeway_mcp::{LinkKey, RequestTag};
 
 /// Maximum number of URL elicitations of one connection that may still be reported as complete.
 const MAX_URL_ELICITATIONS: usize = 64;
@@ -54,7 +54,7 @@ pub(super) struct UrlElicitation {
     pub(super) id: Box<str>,
     pub(super) client: Weak<Client>,
     /// The request during which the client got it.
-    pub(super) exchange: Option<ExchangeKey>,
+    pub(super) exchange: Option<RequestTag>,
 }
 
 /// The shared connection to a server.
@@ -76,11 +76,11 @@ pub(super) struct LinkView {
     /// Whether a log message without a request can belong to several clients.
     pub(super) is_log_shared: bool,
     /// The requests in progress whose clients have requested log messages.
-    pub(super) logging: Vec<ExchangeKey>,
+    pub(super) logging: Vec<RequestTag>,
     /// The only client that has ever used the connection.
     pub(super) only_user: Option<ClientId>,
     /// The servers of the requests in progress, if the connection leads to several.
-    callers: Vec<(ExchangeKey, Alias)>,
+    callers: Vec<(RequestTag, Alias)>,
 }
 
 /// A request of a client on a connection. Dropping it ends the request.
@@ -210,7 +210,7 @@ impl Switchboard {
 
 impl LinkView {
     /// Returns the server that a request in progress was sent to, or else the first one.
-    pub(super) fn server_of(&self, exchange: Option<ExchangeKey>) -> Option<&Alias> {
+    pub(super) fn server_of(&self, exchange: Option<RequestTag>) -> Option<&Alias> {
         let caller = self.callers.iter().find(|(key, _)| Some(*key) == exchange).map(|(_, server)| server);
         caller.or_else(|| self.servers.first())
     }

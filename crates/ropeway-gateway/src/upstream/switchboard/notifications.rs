@@ -17,7 +17,7 @@ use crate::method::Method;
 use crate::request::exchange::Exchange;
 use ropeway_core::sync::lock;
 use ropeway_mcp::protocol::Era;
-use ropeway_mcp::{Callers, ExchangeKey, LinkKey};
+use ropeway_mcp::{Callers, LinkKey, RequestTag};
 
 /// How a notification is routed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,7 +139,7 @@ impl Switchboard {
         let Ok(message) = serde_json::from_str::<Message<'_>>(params.get()) else { return };
         // An unknown level counts as the most severe one.
         let level = LogLevel::parse(&message.level).unwrap_or(LogLevel::MAX);
-        let frame = |client: &Client, exchange: Option<ExchangeKey>| {
+        let frame = |client: &Client, exchange: Option<RequestTag>| {
             let sealed = self.with_sealed_task(client, link.server_of(exchange), params);
             let params = sealed.as_deref().unwrap_or(params);
             Frame::new(FrameKind::Log, notification("notifications/message", params.get()))

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::Switchboard;
 use super::links::{LinkView, UrlElicitation};
-use crate::client::{Answer, Client, MAX_QUESTIONS, Unanswered};
+use crate::client::{Answer, Client, MAX_SERVER_REQUESTS, Unanswered};
 use crate::request::exchange::Exchange;
 use crate::request::task_ids::with_own_task;
 use ropeway_core::sync::lock;
 use ropeway_mcp::protocol::{Era, RpcError, code};
-use ropeway_mcp::{AnswerSink, Callers, ExchangeKey, LinkKey, Question, QuestionMethod};
+use ropeway_mcp::{AnswerSink, Callers, LinkKey, RequestTag, ServerRequest, ServerRequestMethod};
 
 /// Maximum number of requests of all servers without an answer.
 const MAX_OPEN: usize = 4096;
@@ -37,7 +37,7 @@ pub(super) struct OpenRequests(HashMap<(LinkKey, Box<str>), OpenRequest>);
 /// A server request without an answer.
 struct OpenRequest {
     /// The exchange whose client is asked. It waits for its own client.
-    exchange: Option<ExchangeKey>,
+    exchange: Option<RequestTag>,
     state: OpenState,
     /// Withdraws the request once it delays other calls. A task that waits for the answer does that itself.
     _watch: Option<Watch>,
@@ -52,7 +52,7 @@ enum OpenState {
     /// The sink of the answer refers to the connection, which refers to the switchboard, and must not be kept alive.
     Exchange { exchange: Weak<Exchange>, is_open: Weak<AtomicBool>, answer: Weak<dyn AnswerSink> },
     /// The request waits for the next call of its client.
-    Held { question: Box<Question>, client: Weak<Client> },
+    Held { server_request: Box<ServerRequest>, client: Weak<Client> },
 }
 
 /// A task that ends when this is dropped.
@@ -71,7 +71,7 @@ impl OpenRequest {
             OpenState::Exchange { exchange, is_open, .. } => {
                 is_open.strong_count() > 0 && exchange.upgrade().is_some_and(|exchange| !exchange.has_ended())
             }
-            OpenState::Held { question, .. } => !question.is_withdrawn(),
+            OpenState::Held { server_request, .. } => !server_request.is_withdrawn(),
         }
     }
 }
@@ -83,7 +83,7 @@ impl OpenRequests {
     }
 
     /// Counts the requests that wait for answers to one modern call.
-    fn count_of(&self, exchange: ExchangeKey) -> usize {
+    fn count_of(&self, exchange: RequestTag) -> usize {
         let is_own = |request: &&OpenRequest| {
             request.exchange == Some(exchange) && matches!(request.state, OpenState::Exchange { .. })
         };
@@ -110,16 +110,16 @@ enum Recipient {
 struct AskedClient {
     link: LinkKey,
     id: Box<str>,
-    method: QuestionMethod,
+    method: ServerRequestMethod,
     /// The isolation key of the client.
     client: u64,
-    exchange: Option<ExchangeKey>,
+    exchange: Option<RequestTag>,
 }
 
 impl AskedClient {
-    fn new(question: &Question, client: &Client, exchange: Option<ExchangeKey>) -> Self {
-        let id = Box::from(question.id.get());
-        Self { link: question.link, id, method: question.method, client: client.user_key, exchange }
+    fn new(server_request: &ServerRequest, client: &Client, exchange: Option<RequestTag>) -> Self {
+        let id = Box::from(server_request.id.get());
+        Self { link: server_request.link, id, method: server_request.method, client: client.user_key, exchange }
     }
 
     fn key(&self) -> (LinkKey, Box<str>) {
@@ -129,21 +129,21 @@ impl AskedClient {
 
 impl Switchboard {
     /// Returns the number of server requests without an answer.
-    pub(crate) fn open_questions(&self) -> usize {
+    pub(crate) fn open_server_requests(&self) -> usize {
         let mut open = lock(&self.open);
         open.trim();
         open.0.len()
     }
 
     /// Delivers a server request to its client, or refuses it.
-    pub(super) fn route_request(&self, mut question: Question) {
-        let key = question.link;
+    pub(super) fn route_request(&self, mut server_request: ServerRequest) {
+        let key = server_request.link;
         let link = self.link(key);
-        let is_roots = question.method == QuestionMethod::Roots;
-        let expected = if is_roots { self.on_roots_request(&mut question) } else { None };
+        let is_roots = server_request.method == ServerRequestMethod::Roots;
+        let expected = if is_roots { self.on_roots_request(&mut server_request) } else { None };
         let recipient = match expected {
-            Some(client) => reach(client, question.method),
-            None => self.recipient(&question, link.as_ref()),
+            Some(client) => reach(client, server_request.method),
+            None => self.recipient(&server_request, link.as_ref()),
         };
         let (client, exchange) = match &recipient {
             Recipient::Exchange(exchange) => (Some(&exchange.client), Some(exchange.key)),
@@ -151,28 +151,28 @@ impl Switchboard {
             Recipient::Ambiguous | Recipient::None => (None, None),
         };
         if let (Some(client), Some(link)) = (client, &link)
-            && let Some(sealed) = self.with_sealed_task(client, link.server_of(exchange), &question.params)
+            && let Some(sealed) = self.with_sealed_task(client, link.server_of(exchange), &server_request.params)
         {
-            question.params = sealed;
+            server_request.params = sealed;
         }
         let checked = match &recipient {
-            Recipient::Exchange(exchange) => self.check_limits(&question, exchange),
-            Recipient::Client(_) | Recipient::Later(_) => self.check_unprompted(&question),
+            Recipient::Exchange(exchange) => self.check_limits(&server_request, exchange),
+            Recipient::Client(_) | Recipient::Later(_) => self.check_unprompted(&server_request),
             Recipient::Ambiguous | Recipient::None => Ok(()),
         };
         if let Err(error) = checked {
             tracing::debug!(server = ?link.map(|link| link.names()), "{}", error.message);
-            return question.answer(Err(error));
+            return server_request.answer(Err(error));
         }
         match recipient {
-            Recipient::Exchange(exchange) => self.ask_during(question, exchange),
-            Recipient::Client(client) => self.ask_legacy(question, client, None),
-            Recipient::Later(client) => self.hold(question, &client),
+            Recipient::Exchange(exchange) => self.ask_during(server_request, exchange),
+            Recipient::Client(client) => self.ask_legacy(server_request, client, None),
+            Recipient::Later(client) => self.hold(server_request, &client),
             Recipient::Ambiguous => {
-                self.set_asking(question.link, "refused a request that could belong to several clients");
-                refuse(question, ": several clients use the connection");
+                self.set_asking(server_request.link, "refused a request that could belong to several clients");
+                refuse(server_request, ": several clients use the connection");
             }
-            Recipient::None => refuse(question, " by the client"),
+            Recipient::None => refuse(server_request, " by the client"),
         }
         if is_roots {
             self.on_roots_routed(key);
@@ -186,90 +186,91 @@ impl Switchboard {
             Some(OpenState::Task(task)) => task.abort(),
             Some(OpenState::Exchange { exchange, .. }) => {
                 if let Some(exchange) = exchange.upgrade() {
-                    exchange.withdraw(|question| question.link == link && question.id.get() == id.get());
+                    exchange
+                        .withdraw(|server_request| server_request.link == link && server_request.id.get() == id.get());
                 }
             }
             Some(OpenState::Held { .. }) | None => {}
         }
     }
 
-    pub(super) fn in_progress(&self, callers: &[ExchangeKey]) -> Vec<Arc<Exchange>> {
+    pub(super) fn in_progress(&self, callers: &[RequestTag]) -> Vec<Arc<Exchange>> {
         callers.iter().filter_map(|key| self.exchanges.get(*key)).collect()
     }
 
     /// Refuses a request to the client of a call if too many are open, or if the server has asked the user too often during the
     /// call.
-    fn check_limits(&self, question: &Question, exchange: &Exchange) -> Result<(), RpcError> {
-        if self.open_questions() >= MAX_OPEN || lock(&self.open).count_of(exchange.key) >= MAX_QUESTIONS {
+    fn check_limits(&self, server_request: &ServerRequest, exchange: &Exchange) -> Result<(), RpcError> {
+        if self.open_server_requests() >= MAX_OPEN || lock(&self.open).count_of(exchange.key) >= MAX_SERVER_REQUESTS {
             return Err(too_many_open());
         }
-        match question.method {
-            QuestionMethod::Elicit { .. } if !exchange.take_elicitation(question.limit) => {
-                Err(too_many_elicitations(question.limit))
+        match server_request.method {
+            ServerRequestMethod::Elicit { .. } if !exchange.take_elicitation(server_request.limit) => {
+                Err(too_many_elicitations(server_request.limit))
             }
             _ => Ok(()),
         }
     }
 
     /// Refuses a request to the client of a connection, without a call, if there were too many of them.
-    fn check_unprompted(&self, question: &Question) -> Result<(), RpcError> {
-        if self.open_questions() >= MAX_OPEN {
+    fn check_unprompted(&self, server_request: &ServerRequest) -> Result<(), RpcError> {
+        if self.open_server_requests() >= MAX_OPEN {
             return Err(too_many_open());
         }
         let mut links = lock(&self.links);
-        let is_allowed = match (question.method, links.get_mut(&question.link)) {
-            (QuestionMethod::Elicit { .. }, Some(owner)) => owner.users.take_unprompted(question.limit),
+        let is_allowed = match (server_request.method, links.get_mut(&server_request.link)) {
+            (ServerRequestMethod::Elicit { .. }, Some(owner)) => owner.users.take_unprompted(server_request.limit),
             _ => true,
         };
-        if is_allowed { Ok(()) } else { Err(too_many_elicitations(question.limit)) }
+        if is_allowed { Ok(()) } else { Err(too_many_elicitations(server_request.limit)) }
     }
 
     /// Finds the client that a request belongs to. A request that can belong to several clients has no recipient, whether or not
     /// they can answer it.
-    fn recipient(&self, question: &Question, link: Option<&LinkView>) -> Recipient {
-        let Callers { keys, is_certain } = &question.callers;
-        let is_roots = question.method == QuestionMethod::Roots;
+    fn recipient(&self, server_request: &ServerRequest, link: Option<&LinkView>) -> Recipient {
+        let Callers { keys, is_certain } = &server_request.callers;
+        let is_roots = server_request.method == ServerRequestMethod::Roots;
         let mut exchanges = self.in_progress(keys);
         let is_other = |exchange: &Arc<Exchange>| exchange.client.user_key != exchanges[0].client.user_key;
         if (!is_certain && link.is_some_and(|link| link.is_shared)) || exchanges.iter().any(is_other) {
             return Recipient::Ambiguous;
         }
         let has_caller = !exchanges.is_empty();
-        exchanges.retain(|exchange| exchange.client.capabilities.can_answer(question.method));
+        exchanges.retain(|exchange| exchange.client.capabilities.can_answer(server_request.method));
         if let Some(newest) = exchanges.into_iter().max_by_key(|exchange| exchange.key) {
             if is_roots && !is_certain {
-                self.own_roots(question.link, &newest.client);
+                self.own_roots(server_request.link, &newest.client);
             }
             return Recipient::Exchange(newest);
         }
         let isolated = link.and_then(|link| link.client.as_ref()?.upgrade());
         let client = match isolated {
-            None if is_roots && !has_caller => self.shared_roots_client(question.link),
+            None if is_roots && !has_caller => self.shared_roots_client(server_request.link),
             isolated => isolated,
         };
-        client.map_or(Recipient::None, |client| reach(client, question.method))
+        client.map_or(Recipient::None, |client| reach(client, server_request.method))
     }
 
     /// Asks the client of a call: a modern one with the response to the call, a legacy one on the stream of the call.
-    fn ask_during(&self, question: Question, exchange: Arc<Exchange>) {
+    fn ask_during(&self, server_request: ServerRequest, exchange: Arc<Exchange>) {
         if exchange.client.era == Era::Legacy {
-            return self.ask_legacy(question, exchange.client.clone(), Some(exchange));
+            return self.ask_legacy(server_request, exchange.client.clone(), Some(exchange));
         }
-        self.ask_modern(question, &exchange);
+        self.ask_modern(server_request, &exchange);
     }
 
-    fn ask_modern(&self, question: Question, exchange: &Arc<Exchange>) {
-        let Some(answer) = question.sink().map(|answer| Arc::downgrade(&answer)) else { return };
-        let asked = AskedClient::new(&question, &exchange.client, Some(exchange.key));
-        let is_open = exchange.ask(question);
+    fn ask_modern(&self, server_request: ServerRequest, exchange: &Arc<Exchange>) {
+        let Some(answer) = server_request.sink().map(|answer| Arc::downgrade(&answer)) else { return };
+        let asked = AskedClient::new(&server_request, &exchange.client, Some(exchange.key));
+        let is_open = exchange.ask(server_request);
         let state = OpenState::Exchange { exchange: Arc::downgrade(exchange), is_open, answer };
         self.insert_watched(asked, state);
     }
 
     /// Keeps a request for the next call of its client.
-    fn hold(&self, question: Question, client: &Arc<Client>) {
-        let asked = AskedClient::new(&question, client, None);
-        let state = OpenState::Held { question: Box::new(question), client: Arc::downgrade(client) };
+    fn hold(&self, server_request: ServerRequest, client: &Arc<Client>) {
+        let asked = AskedClient::new(&server_request, client, None);
+        let state = OpenState::Held { server_request: Box::new(server_request), client: Arc::downgrade(client) };
         self.insert_watched(asked, state);
     }
 
@@ -291,13 +292,13 @@ impl Switchboard {
         let Some(request) = lock(&self.open).0.remove(&asked.key()).filter(OpenRequest::is_open) else { return };
         self.set_asking(asked.link, "withdrew a request that delayed other calls");
         match request.state {
-            OpenState::Held { question, .. } => answer_in_place(*question),
+            OpenState::Held { server_request, .. } => answer_in_place(*server_request),
             OpenState::Exchange { is_open, answer, .. } => {
                 if let Some(is_withdrawn) = is_open.upgrade() {
                     is_withdrawn.store(true, Ordering::Release);
                 }
                 if let Some(answer) = answer.upgrade() {
-                    let roots = no_roots().filter(|_| asked.method == QuestionMethod::Roots);
+                    let roots = no_roots().filter(|_| asked.method == ServerRequestMethod::Roots);
                     answer.send(roots.as_deref().ok_or_else(|| refusal(code::INTERNAL, WITHDRAWN)));
                 }
             }
@@ -317,14 +318,14 @@ impl Switchboard {
         let held: Vec<OpenRequest> = lock(&self.open).0.extract_if(is_held).map(|(_, request)| request).collect();
         for request in held {
             match request.state {
-                OpenState::Held { question, .. } if question.is_withdrawn() => {}
-                OpenState::Held { question, .. } if exchange.client.era == Era::Modern => {
-                    self.ask_modern(*question, exchange);
+                OpenState::Held { server_request, .. } if server_request.is_withdrawn() => {}
+                OpenState::Held { server_request, .. } if exchange.client.era == Era::Modern => {
+                    self.ask_modern(*server_request, exchange);
                 }
-                OpenState::Held { mut question, .. } => {
+                OpenState::Held { mut server_request, .. } => {
                     // The call did not cause the request, and may end before the client answers.
-                    question.callers = Callers::default();
-                    self.ask_legacy(*question, exchange.client.clone(), Some(exchange.clone()));
+                    server_request.callers = Callers::default();
+                    self.ask_legacy(*server_request, exchange.client.clone(), Some(exchange.clone()));
                 }
                 OpenState::Task(_) | OpenState::Exchange { .. } => {}
             }
@@ -332,15 +333,15 @@ impl Switchboard {
     }
 
     /// Asks a legacy client in a separate task, on the stream of a call if one is given. A call that caused the request ends it.
-    fn ask_legacy(&self, question: Question, client: Arc<Client>, exchange: Option<Arc<Exchange>>) {
-        let asked = AskedClient::new(&question, &client, exchange.as_ref().map(|exchange| exchange.key));
-        self.note_url_elicitation(&question, &client, asked.exchange);
+    fn ask_legacy(&self, server_request: ServerRequest, client: Arc<Client>, exchange: Option<Arc<Exchange>>) {
+        let asked = AskedClient::new(&server_request, &client, exchange.as_ref().map(|exchange| exchange.key));
+        self.note_url_elicitation(&server_request, &client, asked.exchange);
         let (board, key, call) = (self.own.clone(), asked.key(), asked.exchange);
         let mut open = lock(&self.open);
         let task = tokio::spawn(async move {
-            let (method, params) = (question.method.as_str(), question.params.clone());
+            let (method, params) = (server_request.method.as_str(), server_request.params.clone());
             let stream = exchange.as_ref().map_or(&client.outbound, |exchange| &exchange.outbound);
-            let cause = exchange.as_deref().filter(|exchange| question.callers.keys.contains(&exchange.key));
+            let cause = exchange.as_deref().filter(|exchange| server_request.callers.keys.contains(&exchange.key));
             let mut answer = tokio::select! {
                 answer = client.ask(stream, method, &params) => Some(answer),
                 () = ended(cause) => Some(Err(Unanswered::Gone)),
@@ -359,8 +360,8 @@ impl Switchboard {
                 }
             }
             match answer {
-                Some(answer) => answer_question(question, answer),
-                None => answer_in_place(question),
+                Some(answer) => answer_server_request(server_request, answer),
+                None => answer_in_place(server_request),
             }
         });
         let state = OpenState::Task(task.abort_handle());
@@ -368,14 +369,14 @@ impl Switchboard {
     }
 
     /// Records the id of a URL elicitation, which the server later reports as complete.
-    fn note_url_elicitation(&self, question: &Question, client: &Arc<Client>, exchange: Option<ExchangeKey>) {
-        if question.method != (QuestionMethod::Elicit { url: true }) {
+    fn note_url_elicitation(&self, server_request: &ServerRequest, client: &Arc<Client>, exchange: Option<RequestTag>) {
+        if server_request.method != (ServerRequestMethod::Elicit { url: true }) {
             return;
         }
-        let params: Value = serde_json::from_str(question.params.get()).unwrap_or_default();
+        let params: Value = serde_json::from_str(server_request.params.get()).unwrap_or_default();
         if let Some(id) = params["elicitationId"].as_str() {
             let elicitation = UrlElicitation { id: id.into(), client: Arc::downgrade(client), exchange };
-            self.add_url_elicitation(question.link, elicitation);
+            self.add_url_elicitation(server_request.link, elicitation);
         }
     }
 
@@ -385,7 +386,8 @@ impl Switchboard {
             return;
         }
         let elicitations = data["elicitations"].as_array().into_iter().flatten();
-        for id in elicitations.filter_map(|elicitation| elicitation["elicitationId"].as_str()).take(MAX_QUESTIONS) {
+        for id in elicitations.filter_map(|elicitation| elicitation["elicitationId"].as_str()).take(MAX_SERVER_REQUESTS)
+        {
             let client = Arc::downgrade(&exchange.client);
             self.add_url_elicitation(link, UrlElicitation { id: id.into(), client, exchange: None });
         }
@@ -393,7 +395,7 @@ impl Switchboard {
 
     /// Returns since when calls wait that a request may delay. Calls that wait for their own clients do not count.
     fn delayed_since(&self, asked: &AskedClient) -> Option<Instant> {
-        let waiting: HashSet<ExchangeKey> = {
+        let waiting: HashSet<RequestTag> = {
             let open = lock(&self.open);
             let of_link = open.0.iter().filter(|((link, _), _)| *link == asked.link);
             of_link.filter_map(|(_, request)| request.exchange).collect()
@@ -402,22 +404,22 @@ impl Switchboard {
         links.get(&asked.link)?.users.waiting_since(|request| {
             // Clients answer requests for roots without their users, so that even their own calls should not wait for them.
             let is_delayed = request.client != asked.client
-                || (asked.method == QuestionMethod::Roots && Some(request.exchange) != asked.exchange);
+                || (asked.method == ServerRequestMethod::Roots && Some(request.exchange) != asked.exchange);
             is_delayed && !waiting.contains(&request.exchange)
         })
     }
 }
 
 /// Decides how a client without a request is asked.
-fn reach(client: Arc<Client>, method: QuestionMethod) -> Recipient {
+fn reach(client: Arc<Client>, method: ServerRequestMethod) -> Recipient {
     if !client.capabilities.can_answer(method) {
         return Recipient::None;
     }
     match client.era {
         // The next call carries it, should the client not open a stream.
-        Era::Legacy if method == QuestionMethod::Roots && !client.has_stream() => Recipient::Later(client),
+        Era::Legacy if method == ServerRequestMethod::Roots && !client.has_stream() => Recipient::Later(client),
         Era::Legacy => Recipient::Client(client),
-        Era::Modern if method == QuestionMethod::Roots => Recipient::Later(client),
+        Era::Modern if method == ServerRequestMethod::Roots => Recipient::Later(client),
         Era::Modern => Recipient::None,
     }
 }
@@ -464,13 +466,13 @@ async fn wait_for_delay(board: &Weak<Switchboard>, asked: &AskedClient) {
 }
 
 /// Passes the answer of a legacy client to the server.
-fn answer_question(question: Question, answer: Result<Answer, Unanswered>) {
+fn answer_server_request(server_request: ServerRequest, answer: Result<Answer, Unanswered>) {
     match answer {
-        Ok(Ok(result)) => question.answer(Ok(&result)),
-        Ok(Err(error)) => question.answer(Err(read_error(&error))),
-        Err(Unanswered::TooMany) => question.answer(Err(too_many_open())),
-        Err(Unanswered::Gone) => question.answer(Err(refusal(code::INTERNAL, "the client disconnected"))),
-        Err(Unanswered::Stopping) => question.answer(Err(refusal(code::INTERNAL, "the gateway is stopping"))),
+        Ok(Ok(result)) => server_request.answer(Ok(&result)),
+        Ok(Err(error)) => server_request.answer(Err(read_error(&error))),
+        Err(Unanswered::TooMany) => server_request.answer(Err(too_many_open())),
+        Err(Unanswered::Gone) => server_request.answer(Err(refusal(code::INTERNAL, "the client disconnected"))),
+        Err(Unanswered::Stopping) => server_request.answer(Err(refusal(code::INTERNAL, "the gateway is stopping"))),
     }
 }
 
@@ -497,9 +499,9 @@ fn too_many_elicitations(limit: usize) -> RpcError {
 }
 
 /// Answers a request that its client has not answered in time.
-pub(crate) fn answer_in_place(question: Question) {
-    let roots = no_roots().filter(|_| question.method == QuestionMethod::Roots);
-    question.answer(roots.as_deref().ok_or_else(|| refusal(code::INTERNAL, WITHDRAWN)));
+pub(crate) fn answer_in_place(server_request: ServerRequest) {
+    let roots = no_roots().filter(|_| server_request.method == ServerRequestMethod::Roots);
+    server_request.answer(roots.as_deref().ok_or_else(|| refusal(code::INTERNAL, WITHDRAWN)));
 }
 
 /// Returns the answer of a client without roots.
@@ -508,12 +510,12 @@ fn no_roots() -> Option<Box<RawValue>> {
 }
 
 /// Answers a request without a recipient, as a client without the capability would.
-fn refuse(question: Question, reason: &str) {
-    if question.method == QuestionMethod::Roots {
-        return answer_in_place(question);
+fn refuse(server_request: ServerRequest, reason: &str) {
+    if server_request.method == ServerRequestMethod::Roots {
+        return answer_in_place(server_request);
     }
-    let message = format!("`{}` is not supported{reason}", question.method.as_str());
-    question.answer(Err(refusal(code::METHOD_NOT_FOUND, message)));
+    let message = format!("`{}` is not supported{reason}", server_request.method.as_str());
+    server_request.answer(Err(refusal(code::METHOD_NOT_FOUND, message)));
 }
 
 #[cfg(test)]
@@ -525,7 +527,7 @@ mod tests {
     use crate::request::exchange::AttachedRequest;
     use crate::request::exchanges::Exchanges;
     use crate::upstream::asking_servers::AskingServers;
-    use ropeway_mcp::ServerTap as _;
+    use ropeway_mcp::MessageHandler as _;
 
     /// Keeps the codes of error answers.
     #[derive(Clone, Default)]
@@ -548,11 +550,17 @@ mod tests {
         Arc::new(Client::new(Era::Modern, description, principal, "default".into(), Some(isolation_key)))
     }
 
-    fn sample(number: u64, exchange: &Exchange, answer: &Refusals) -> Question {
+    fn sample(number: u64, exchange: &Exchange, answer: &Refusals) -> ServerRequest {
         let id = RawValue::from_string(number.to_string()).expect("an id");
         let params = RawValue::from_string("{}".to_owned()).expect("params");
         let callers = Callers { keys: vec![exchange.key], is_certain: false };
-        Question::new((LinkKey(1), id), QuestionMethod::Sample, params, (callers, 10), Arc::new(answer.clone()))
+        ServerRequest::new(
+            (LinkKey(1), id),
+            ServerRequestMethod::Sample,
+            params,
+            (callers, 10),
+            Arc::new(answer.clone()),
+        )
     }
 
     #[tokio::test]
@@ -570,23 +578,27 @@ mod tests {
         let mut number = 0;
         let mut ask = |exchange: &Exchange| {
             number += 1;
-            board.on_question(sample(number, exchange, &refusals));
+            board.on_request(sample(number, exchange, &refusals));
             lock(&refusals.0).len()
         };
-        for _ in 0..MAX_QUESTIONS {
+        for _ in 0..MAX_SERVER_REQUESTS {
             assert_eq!(ask(&first), 0);
         }
         assert_eq!(ask(&first), 1);
         assert_eq!(*lock(&refusals.0), [code::INTERNAL]);
-        for _ in 0..MAX_QUESTIONS - 1 {
+        for _ in 0..MAX_SERVER_REQUESTS - 1 {
             assert_eq!(ask(&second), 1, "another call of a client with the same description");
         }
-        assert_eq!(board.open_questions(), 2 * MAX_QUESTIONS - 1);
-        // Questions without an answer are refused when they are dropped.
+        assert_eq!(board.open_server_requests(), 2 * MAX_SERVER_REQUESTS - 1);
+        // ServerRequests without an answer are refused when they are dropped.
         assert!(second.withdraw(|_| true));
-        assert_eq!(ask(&second), MAX_QUESTIONS, "answered questions do not count, although their request goes on");
-        assert_eq!(board.open_questions(), MAX_QUESTIONS + 1);
+        assert_eq!(
+            ask(&second),
+            MAX_SERVER_REQUESTS,
+            "answered questions do not count, although their request goes on"
+        );
+        assert_eq!(board.open_server_requests(), MAX_SERVER_REQUESTS + 1);
         drop(in_progress);
-        assert_eq!(board.open_questions(), 1, "a call has ended");
+        assert_eq!(board.open_server_requests(), 1, "a call has ended");
     }
 }

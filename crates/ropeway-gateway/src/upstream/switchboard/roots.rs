@@ -17,7 +17,7 @@ use crate::request::exchange::Exchange;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::protocol::{Era, RpcError};
-use ropeway_mcp::{AnswerSink, LinkKey, Question};
+use ropeway_mcp::{AnswerSink, LinkKey, ServerRequest};
 
 /// How long a call waits for the roots request of a server that requests roots.
 const MAX_REQUEST_DELAY: Duration = Duration::from_secs(1);
@@ -203,18 +203,18 @@ impl Switchboard {
 
     /// Records that a server has requested roots. Returns the client for whose roots the server was notified, if it has not
     /// requested them since.
-    pub(super) fn on_roots_request(&self, question: &mut Question) -> Option<Arc<Client>> {
+    pub(super) fn on_roots_request(&self, server_request: &mut ServerRequest) -> Option<Arc<Client>> {
         // The stream of a call carries it, so that it does not concern other calls.
-        if question.callers.is_certain && !question.callers.keys.is_empty() {
+        if server_request.callers.is_certain && !server_request.callers.keys.is_empty() {
             return None;
         }
-        let (board, link) = (self.own.clone(), question.link);
+        let (board, link) = (self.own.clone(), server_request.link);
         let mut links = lock(&self.links);
         // A server may ask before its connection is known.
         let roots = &mut links.entry(link).or_default().roots;
         roots.has_asked = true;
         let epoch = roots.epoch;
-        question.wrap_sink(|answer| Arc::new(RootsSink { board, link, epoch, answer }));
+        server_request.wrap_sink(|answer| Arc::new(RootsSink { board, link, epoch, answer }));
         let before = roots.phase.send_replace(RootsPhase::Routing);
         roots.owner().filter(|_| before == RootsPhase::Changed)
     }
@@ -277,7 +277,7 @@ impl Switchboard {
     /// Returns the phase of the roots that a call depends on: those of its client.
     fn roots_phase_for(&self, link: LinkKey, exchange: &Exchange) -> Option<watch::Receiver<RootsPhase>> {
         let client = &exchange.client;
-        // A request without a place for questions cannot carry that of a modern server.
+        // A request without a place for server requests cannot carry that of a modern server.
         let is_askable = client.era == Era::Legacy || exchange.request.get().is_some();
         let links = lock(&self.links);
         let owner = links.get(&link).filter(|_| client.capabilities.roots && is_askable)?;

@@ -1,6 +1,6 @@
-//! Tests of raw requests and of the tap.
+//! Tests of raw requests and of the message handler.
 
-mod tap;
+mod message_handler;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::*;
 use crate::Handlers;
-use crate::raw_caller::ExchangeKey;
+use crate::raw_caller::RequestTag;
 use ropeway_config::{EraChoice, ServerConfig, Transport};
 use ropeway_core::event::{Event, Events};
 use ropeway_core::sync::lock;
@@ -32,8 +32,8 @@ impl Recorder {
 }
 
 impl RawCaller for Recorder {
-    fn key(&self) -> ExchangeKey {
-        ExchangeKey(self.key)
+    fn key(&self) -> RequestTag {
+        RequestTag(self.key)
     }
 
     fn on_progress(&self, params: &str, token: Range<usize>) {

@@ -1,4 +1,4 @@
-//! The tap: receives the requests and notifications of servers unparsed, in place of [`Handlers`](super::Handlers).
+//! The message handler: receives the requests and notifications of servers unparsed, in place of [`Handlers`](super::Handlers).
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub struct LinkKey(pub u64);
 /// Receives the requests and notifications of servers.
 ///
 /// All methods run on the task that reads messages and must not block.
-pub trait ServerTap: Send + Sync {
-    /// Returns the id of the gateway that the connection belongs to.
-    fn gateway_id(&self) -> &str;
+pub trait MessageHandler: Send + Sync {
+    /// Returns the id of the program that the connection belongs to. A server with the same id is that program itself.
+    fn own_id(&self) -> &str;
 
     /// Returns the client capabilities that servers of an era get.
     fn capabilities(&self, era: Era) -> Value;
 
-    /// Receives a request of the server. Dropping the question answers it with an error.
-    fn on_question(&self, question: Question);
+    /// Receives a request of the server. Dropping the server request answers it with an error.
+    fn on_request(&self, server_request: ServerRequest);
 
-    /// Reports that the server has withdrawn a question: it cancelled the request, or its link is closed.
+    /// Reports that the server has withdrawn a server request: it cancelled the request, or its link is closed.
     fn on_withdrawn(&self, link: LinkKey, id: &RawValue);
 
     /// Reports that the link is closed. The connection may be re-established under the same key.
@@ -36,9 +36,9 @@ pub trait ServerTap: Send + Sync {
     fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Callers);
 }
 
-/// The method of a [`Question`].
+/// The method of a [`ServerRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuestionMethod {
+pub enum ServerRequestMethod {
     /// `elicitation/create`.
     Elicit {
         /// Whether the mode is `url` instead of `form`.
@@ -50,7 +50,7 @@ pub enum QuestionMethod {
     Roots,
 }
 
-impl QuestionMethod {
+impl ServerRequestMethod {
     /// Returns the method on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,16 +62,16 @@ impl QuestionMethod {
 }
 
 /// A request of a server that waits for an answer. Dropping it answers with an error.
-pub struct Question {
-    /// The connection that the question arrived on.
+pub struct ServerRequest {
+    /// The connection that the server request arrived on.
     pub link: LinkKey,
-    /// The server's id of the request, unique among the open questions of the link.
+    /// The server's id of the request, unique among the open server requests of the link.
     pub id: Box<RawValue>,
     /// What the server asks for.
-    pub method: QuestionMethod,
+    pub method: ServerRequestMethod,
     /// The params; `{}` if the request has none.
     pub params: Box<RawValue>,
-    /// The raw requests that the question can belong to.
+    /// The raw requests that the server request can belong to.
     pub callers: Callers,
     /// Maximum number of elicitations per call.
     pub limit: usize,
@@ -79,20 +79,20 @@ pub struct Question {
     pub(super) answer: Option<Arc<dyn AnswerSink>>,
 }
 
-/// Sends the answer to a question. Only the first answer is sent.
+/// Sends the answer to a server request. Only the first answer is sent.
 pub trait AnswerSink: Send + Sync {
     /// Sends a result, or an error.
     fn send(&self, outcome: Result<&RawValue, RpcError>);
 
-    /// Returns `false` once the server has withdrawn the question.
+    /// Returns `false` once the server has withdrawn the server request.
     fn is_awaited(&self) -> bool;
 }
 
-impl Question {
-    /// Creates a question that sends its answer to `answer`.
+impl ServerRequest {
+    /// Creates a server request that sends its answer to `answer`.
     pub fn new(
         (link, id): (LinkKey, Box<RawValue>),
-        method: QuestionMethod,
+        method: ServerRequestMethod,
         params: Box<RawValue>,
         (callers, limit): (Callers, usize),
         answer: Arc<dyn AnswerSink>,
@@ -100,7 +100,7 @@ impl Question {
         Self { link, id, method, params, callers, limit, answer: Some(answer) }
     }
 
-    /// Returns the sink of the answer, with which the question can be answered in place of its owner. `None` once answered.
+    /// Returns the sink of the answer, with which the server request can be answered in place of its owner. `None` once answered.
     pub fn sink(&self) -> Option<Arc<dyn AnswerSink>> {
         self.answer.clone()
     }
@@ -110,20 +110,20 @@ impl Question {
         self.answer = self.answer.take().map(wrap);
     }
 
-    /// Sends the result or the error to the server, unless it has withdrawn the question.
+    /// Sends the result or the error to the server, unless it has withdrawn the server request.
     pub fn answer(mut self, outcome: Result<&RawValue, RpcError>) {
         if let Some(answer) = self.answer.take() {
             answer.send(outcome);
         }
     }
 
-    /// Returns `true` if the server has withdrawn the question.
+    /// Returns `true` if the server has withdrawn the server request.
     pub fn is_withdrawn(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| !answer.is_awaited())
     }
 }
 
-impl Drop for Question {
+impl Drop for ServerRequest {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take() {
             let message = format!("`{}` was not answered", self.method.as_str());
@@ -132,7 +132,7 @@ impl Drop for Question {
     }
 }
 
-impl fmt::Debug for Question {
+impl fmt::Debug for ServerRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Question")
             .field("link", &self.link)

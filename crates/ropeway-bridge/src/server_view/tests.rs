@@ -9,14 +9,14 @@ use crate::registry::ServerState;
 use ropeway_config::lock::Lock;
 use ropeway_config::{Config, HttpServer, LockPolicy, ServerConfig, StartMode, ToolOverride};
 use ropeway_core::tool::ArgumentMapping;
-use ropeway_mcp::{ExchangeKey, RawCaller, RawReply, RawRequest};
+use ropeway_mcp::{RawCaller, RawReply, RawRequest, RequestTag};
 use ropeway_testing::{HttpScriptedServer, Script, ScriptedServer};
 
 struct Caller;
 
 impl RawCaller for Caller {
-    fn key(&self) -> ExchangeKey {
-        ExchangeKey(1)
+    fn key(&self) -> RequestTag {
+        RequestTag(1)
     }
 
     fn on_progress(&self, _: &str, _: Range<usize>) {}
