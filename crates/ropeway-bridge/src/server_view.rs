@@ -1,4 +1,4 @@
-//! The servers of a bridge as the gateway sees them.
+//! Handles to the servers of a bridge: their connections, definitions and state, for programs that serve them on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

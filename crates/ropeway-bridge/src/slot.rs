@@ -41,7 +41,7 @@ pub(super) struct ServerSlot {
     pub(super) tools: Mutex<SlotTools>,
     pub(super) context_cache: ContextCache,
     last_error: Mutex<Option<LastError>>,
-    /// Whether the exposed tools were listed with the tokens of a principal of the gateway, not by this connection.
+    /// Whether the exposed tools were listed with the tokens of one user, not by this connection.
     pub(super) is_listed_by_principal: AtomicBool,
 }
 
