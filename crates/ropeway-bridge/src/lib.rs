@@ -16,7 +16,6 @@ mod generated_tools;
 mod handle;
 mod health;
 mod pool;
-mod private_file;
 pub mod registry;
 mod reload;
 mod shared;

@@ -17,6 +17,7 @@ pub mod lowering;
 pub mod message;
 pub mod parse_error;
 pub mod private_file;
+pub mod replace_file;
 pub mod schema;
 pub mod secret;
 pub mod setters;

@@ -9,6 +9,7 @@ const CORE: &[(&str, u8, &[&str])] = &[
     ("loose_json", 0, &[]),
     ("parse_error", 0, &[]),
     ("private_file", 0, &[]),
+    ("replace_file", 0, &[]),
     ("setters", 0, &[]),
     ("suggest", 0, &[]),
     ("sync", 0, &[]),
