@@ -11,6 +11,7 @@ pub mod envelope;
 pub mod error_chain;
 pub mod event;
 pub mod hash;
+pub mod invisible;
 pub mod json;
 pub mod loose_json;
 pub mod lowering;

@@ -6,6 +6,7 @@ use crate::sources::{code, imports, line_of, sources, word};
 const CORE: &[(&str, u8, &[&str])] = &[
     ("conversions", 0, &[]),
     ("error_chain", 0, &[]),
+    ("invisible", 0, &[]),
     ("loose_json", 0, &[]),
     ("parse_error", 0, &[]),
     ("private_file", 0, &[]),
