@@ -19,6 +19,7 @@ pub mod message;
 pub mod parse_error;
 pub mod private_file;
 pub mod replace_file;
+pub mod rfc3339;
 pub mod schema;
 pub mod secret;
 pub mod setters;

@@ -1,6 +1,8 @@
 //! The end of validity of an X.509 certificate.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+
+use ropeway_core::rfc3339;
 
 const SEQUENCE: u8 = 0x30;
 const EXPLICIT_VERSION: u8 = 0xa0;
@@ -50,34 +52,21 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 /// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
 fn parse_time(kind: u8, text: &str) -> Option<SystemTime> {
     let digits = text.strip_suffix('Z').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-    let number = |from: usize, to: usize| digits.get(from..to)?.parse::<u64>().ok();
-    let (year, at) = match (kind, digits.len()) {
-        (UTC_TIME, 12) => {
-            let year = number(0, 2)?;
-            (if year < 50 { 2000 + year } else { 1900 + year }, 2)
-        }
-        (GENERALIZED_TIME, 14) => (number(0, 4)?, 4),
+    let (century, digits) = match (kind, digits.len()) {
+        (UTC_TIME, 12) if digits < "50" => ("20", digits),
+        (UTC_TIME, 12) => ("19", digits),
+        (GENERALIZED_TIME, 14) => digits.split_at(2),
         _ => return None,
     };
-    let part = |index: usize| number(at + 2 * index, at + 2 * index + 2);
-    let (month, day) = (part(0)?, part(1)?);
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let seconds = days_since_1970(year, month, day) * 24 * 3600 + part(2)? * 3600 + part(3)? * 60 + part(4)?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
-}
-
-/// Counts the days from 1970-01-01 to a date of the Gregorian calendar.
-fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    // Years that begin in March have the leap day at their end.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
+    let part = |index: usize| &digits[2 * index..2 * index + 2];
+    let (year, month, day, hour, minute, second) = (part(0), part(1), part(2), part(3), part(4), part(5));
+    rfc3339::parse(&format!("{century}{year}-{month}-{day}T{hour}:{minute}:{second}Z"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn at(seconds: u64) -> Option<SystemTime> {

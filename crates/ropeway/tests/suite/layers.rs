@@ -11,6 +11,7 @@ const CORE: &[(&str, u8, &[&str])] = &[
     ("parse_error", 0, &[]),
     ("private_file", 0, &[]),
     ("replace_file", 0, &[]),
+    ("rfc3339", 0, &[]),
     ("setters", 0, &[]),
     ("suggest", 0, &[]),
     ("sync", 0, &[]),
