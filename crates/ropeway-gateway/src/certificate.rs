@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use ropeway_core::rfc3339;
+use ropeway_web::DerElement;
 
 const SEQUENCE: u8 = 0x30;
 const EXPLICIT_VERSION: u8 = 0xa0;
@@ -13,40 +14,19 @@ const GENERALIZED_TIME: u8 = 0x18;
 ///
 /// See [RFC 5280, section 4.1](https://www.rfc-editor.org/rfc/rfc5280#section-4.1).
 pub(super) fn not_after(certificate: &[u8]) -> Option<SystemTime> {
-    let (_, certificate, _) = element(certificate)?;
-    let (_, mut fields, _) = element(certificate)?;
+    let certificate = DerElement::first(certificate)?.value;
+    let mut fields = DerElement::first(certificate)?.value;
     if fields.first() == Some(&EXPLICIT_VERSION) {
-        fields = element(fields)?.2;
+        fields = DerElement::first(fields)?.rest;
     }
     // Serial number, signature algorithm and issuer.
     for _ in 0..3 {
-        fields = element(fields)?.2;
+        fields = DerElement::first(fields)?.rest;
     }
-    let (tag, validity, _) = element(fields)?;
-    let (_, _, rest) = element(validity)?;
-    let (kind, time, _) = element(rest)?;
-    if tag != SEQUENCE {
-        return None;
-    }
-    parse_time(kind, std::str::from_utf8(time).ok()?)
-}
-
-/// Returns the tag and the contents of the first DER element, and the rest.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = if first < 0x80 {
-        (usize::from(first), rest)
-    } else {
-        let digits = usize::from(first & 0x7f);
-        if digits == 0 || digits > 4 {
-            return None;
-        }
-        let (digits, rest) = rest.split_at_checked(digits)?;
-        (digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)), rest)
-    };
-    let (contents, rest) = rest.split_at_checked(length)?;
-    Some((tag, contents, rest))
+    let validity = DerElement::first(fields).filter(|validity| validity.tag == SEQUENCE)?;
+    let not_before = DerElement::first(validity.value)?;
+    let not_after = DerElement::first(not_before.rest)?;
+    parse_time(not_after.tag, std::str::from_utf8(not_after.value).ok()?)
 }
 
 /// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
