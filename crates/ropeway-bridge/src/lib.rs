@@ -34,4 +34,5 @@ pub use self::gateway::{ServerLease, ServerView, SignInTarget};
 pub use self::handle::Bridge;
 pub use self::handle::ToolListing;
 pub use self::health::{BridgeHealth, ServerHealth};
+pub use self::pool::ProcessPool;
 pub use self::reload::ReloadReport;
