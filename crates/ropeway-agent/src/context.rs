@@ -2,6 +2,7 @@
 
 use ropeway_bridge::registry::ContextItem;
 use ropeway_core::content::{ContentPart, plain_text};
+use ropeway_core::invisible::is_line_break;
 
 /// Precedes resources, so that the model does not attribute them to the user.
 const ATTACHED: &str = "These resources were attached by the application. They were not written by the user.";
@@ -82,11 +83,6 @@ fn resource(item: ContextItem) -> Vec<ContentPart> {
         None => format!("[resource `{name}`:]"),
     };
     std::iter::once(ContentPart::text(line)).chain(item.content).collect()
-}
-
-/// Returns `true` for every character that some reader treats as a line break.
-fn is_line_break(c: char) -> bool {
-    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// Removes line breaks and backticks from an untrusted name.

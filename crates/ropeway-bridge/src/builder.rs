@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::cache::{DefinitionCache, default_cache_dir};
 use super::error::BridgeError;
 use super::handle::Bridge;
+use super::pool::ProcessPool;
 use super::shared::BridgeShared;
 use super::state::{BridgeState, ToolCustomization};
 use crate::registry::Transformer;
@@ -31,6 +32,8 @@ pub struct BridgeBuilder {
     lock: Option<(Lock, LockPolicy)>,
     secrets: Redactor,
     launcher: Option<SandboxLauncher>,
+    /// Without one, each bridge has its own, even if the builder is cloned.
+    pool: Option<ProcessPool>,
 }
 
 impl BridgeBuilder {
@@ -61,9 +64,9 @@ impl BridgeBuilder {
     ///
     /// Returns an error if two servers have the same alias or a tool pattern is invalid.
     pub fn build(self) -> Result<Bridge, BridgeError> {
-        let Self { config, handlers, events, customization, cache_dir, lock, secrets, launcher } = self;
+        let Self { config, handlers, events, customization, cache_dir, lock, secrets, launcher, pool } = self;
         let shared = BridgeShared::new(handlers, events, cache_dir.map(DefinitionCache::new), lock, secrets);
-        let shared = shared.with_launcher(launcher);
+        let shared = shared.with_launcher(launcher).with_pool(pool.unwrap_or_default());
         let state = BridgeState::new(config, customization, Arc::new(shared))?;
         Ok(Bridge { state: Arc::new(state) })
     }
@@ -94,6 +97,12 @@ setters!(BridgeBuilder {
     ///
     /// Without a launcher, a server whose sandbox is required is not started.
     sandbox_launcher(program: impl Into<PathBuf>) => launcher = Some(SandboxLauncher::new(program));
+    /// Shares the processes of stdio servers with all other bridges of this pool. By default, only the entries of one bridge share
+    /// processes.
+    ///
+    /// Entries use one process if their command, arguments, environment, working directory, era, handlers and redacted secrets are
+    /// equal.
+    process_pool(pool: &ProcessPool) => pool = Some(pool.clone());
 });
 
 impl BridgeBuilder {
@@ -142,6 +151,7 @@ impl Bridge {
             lock: None,
             secrets: Redactor::default(),
             launcher: None,
+            pool: None,
         }
     }
 }

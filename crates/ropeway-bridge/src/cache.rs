@@ -13,11 +13,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::era_cache::EraCache;
-use super::private_file;
 use crate::registry::ToolShape;
 use ropeway_config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, Transport, read_regular};
 use ropeway_core::hash::Fnv;
 use ropeway_core::json;
+use ropeway_core::private_file::create_folder;
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 use ropeway_core::secret::Redactor;
 use ropeway_core::tool::{Alias, ToolDefinition};
 use ropeway_mcp::protocol::{tool_definition, wire_definition};
@@ -153,7 +154,8 @@ impl DefinitionCache {
             before => before.is_err(),
         };
         // Descriptions may be confidential.
-        private_file::write(&path, text.as_bytes())?;
+        create_folder(&self.folder)?;
+        replace_file(&path, text.as_bytes(), ReplaceOptions::private().without_sync())?;
         if is_new { self.prune(MAX_SERVERS) } else { Ok(()) }
     }
 

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 #[cfg(test)]
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::private_file;
 use ropeway_config::read_regular;
+use ropeway_core::private_file::create_folder;
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 use ropeway_core::sync::lock;
 use ropeway_mcp::Era;
 
@@ -87,7 +88,8 @@ impl EraCache {
         content.prune();
         let text = serde_json::to_string(&content)?;
         *known = Some(content);
-        private_file::write(&self.file, text.as_bytes())
+        create_folder(self.file.parent().unwrap_or(Path::new(".")))?;
+        replace_file(&self.file, text.as_bytes(), ReplaceOptions::private().without_sync()).map(drop)
     }
 
     /// Reads the file. A file that is missing, too large or of another version counts as empty.

@@ -87,7 +87,7 @@ pub struct ServerHealth {
     pub stderr: Vec<String>,
     /// Number of lines on stdout that are not JSON-RPC messages.
     pub invalid_lines: u64,
-    /// Number of entries that share the connection, in all bridges of the process.
+    /// Number of entries that share the connection, in all bridges with the same [`ProcessPool`](crate::ProcessPool).
     pub users: usize,
 }
 

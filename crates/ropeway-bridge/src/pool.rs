@@ -1,5 +1,6 @@
-//! Connections that the bridges of a process share: entries with the same command and settings use one process.
+//! Server processes that entries share if their command and settings are equal.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use ropeway_config::{EraChoice, ServerConfig, StdioServer, Transport};
@@ -12,8 +13,35 @@ use ropeway_mcp::{Handlers, Mcp};
 /// Capacity of a connection's event channel. Its few listeners keep up, and a large channel would take megabytes.
 const EVENT_CAPACITY: usize = 32;
 
-/// All shared connections of this process.
-static POOL: Mutex<Vec<PoolEntry>> = Mutex::new(Vec::new());
+/// The processes of stdio servers, one for all entries whose command and settings are equal.
+///
+/// Each [`Bridge`](crate::Bridge) has its own pool, unless [`BridgeBuilder::process_pool`](crate::BridgeBuilder::process_pool) gives
+/// the same one to several bridges. Cloning a pool is cheap, and all clones are the same pool. The pool does not keep a process alive:
+/// the last entry that stops using a process closes its connection. One lock guards the list of processes; it is held while a
+/// connection is created or released, and never across an `.await`.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::Bridge;
+/// use ropeway::bridge::ProcessPool;
+/// use ropeway::config::Config;
+///
+/// let pool = ProcessPool::default();
+/// let first = Bridge::builder(Config::default()).process_pool(&pool).build()?;
+/// let second = Bridge::builder(Config::default()).process_pool(&pool).build()?;
+/// # Ok::<(), ropeway::bridge::BridgeError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct ProcessPool {
+    entries: Arc<Mutex<Vec<PoolEntry>>>,
+}
+
+impl fmt::Debug for ProcessPool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ProcessPool").field("processes", &lock(&self.entries).len()).finish()
+    }
+}
 
 struct PoolEntry {
     key: PoolKey,
@@ -46,6 +74,7 @@ impl PoolKey {
 
 /// A counted reference to a connection, which is closed with the last one.
 pub(super) struct SharedConnection {
+    pool: ProcessPool,
     mcp: Arc<Mcp>,
     alias: Alias,
     events: Events,
@@ -56,13 +85,20 @@ pub(super) struct SharedConnection {
 
 impl SharedConnection {
     /// Returns a reference to the connection with these settings, which is created if necessary.
-    pub(super) fn new(config: &ServerConfig, alias: &Alias, handlers: &Handlers, events: &Events) -> Self {
+    pub(super) fn new(
+        pool: &ProcessPool,
+        config: &ServerConfig,
+        alias: &Alias,
+        handlers: &Handlers,
+        events: &Events,
+    ) -> Self {
         let mcp = match PoolKey::of(config, handlers) {
-            Some(key) => acquire(key, config),
+            Some(key) => pool.acquire(key, config),
             None => new_connection(config, handlers),
         };
         let relay = mcp.relay(alias.clone(), events.clone());
-        Self { mcp, alias: alias.clone(), events: events.clone(), is_released: false, relay: Arc::new(relay) }
+        let (pool, alias, events) = (pool.clone(), alias.clone(), events.clone());
+        Self { pool, mcp, alias, events, is_released: false, relay: Arc::new(relay) }
     }
 
     pub(super) fn mcp(&self) -> &Mcp {
@@ -76,8 +112,8 @@ impl SharedConnection {
 
     /// Returns the number of references to the connection.
     pub(super) fn users(&self) -> usize {
-        let pool = lock(&POOL);
-        pool.iter().find(|entry| Arc::ptr_eq(&entry.mcp, &self.mcp)).map_or(1, |entry| entry.users)
+        let entries = lock(&self.pool.entries);
+        entries.iter().find(|entry| Arc::ptr_eq(&entry.mcp, &self.mcp)).map_or(1, |entry| entry.users)
     }
 
     /// Releases the reference. The last one closes the connection, and waits for the process to end.
@@ -94,12 +130,12 @@ impl SharedConnection {
         if std::mem::replace(&mut self.is_released, true) {
             return false;
         }
-        let mut pool = lock(&POOL);
-        let Some(at) = pool.iter().position(|entry| Arc::ptr_eq(&entry.mcp, &self.mcp)) else { return true };
-        pool[at].users -= 1;
-        let last = (pool[at].users == 0).then(|| pool.swap_remove(at));
+        let mut entries = lock(&self.pool.entries);
+        let Some(at) = entries.iter().position(|entry| Arc::ptr_eq(&entry.mcp, &self.mcp)) else { return true };
+        entries[at].users -= 1;
+        let last = (entries[at].users == 0).then(|| entries.swap_remove(at));
         // Handlers run foreign code when they are dropped: not under the lock.
-        drop(pool);
+        drop(entries);
         last.is_some()
     }
 }
@@ -111,17 +147,42 @@ impl Drop for SharedConnection {
     }
 }
 
-fn acquire(key: PoolKey, config: &ServerConfig) -> Arc<Mcp> {
-    let mut pool = lock(&POOL);
-    if let Some(entry) = pool.iter_mut().find(|entry| entry.key.matches(&key)) {
-        entry.users += 1;
-        return entry.mcp.clone();
+impl ProcessPool {
+    /// Returns the connection with these settings, which is created if necessary, and counts one more user.
+    fn acquire(&self, key: PoolKey, config: &ServerConfig) -> Arc<Mcp> {
+        let mut entries = lock(&self.entries);
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.key.matches(&key)) {
+            entry.users += 1;
+            return entry.mcp.clone();
+        }
+        let mcp = new_connection(config, &key.handlers);
+        entries.push(PoolEntry { key, mcp: mcp.clone(), users: 1 });
+        mcp
     }
-    let mcp = new_connection(config, &key.handlers);
-    pool.push(PoolEntry { key, mcp: mcp.clone(), users: 1 });
-    mcp
 }
 
 fn new_connection(config: &ServerConfig, handlers: &Handlers) -> Arc<Mcp> {
     Arc::new(Mcp::with_host(config.clone(), handlers.clone(), Events::new(EVENT_CAPACITY)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn entries_of_one_pool_share_a_process_until_the_last_leaves() {
+        let config = ServerConfig::new("a", StdioServer::new("a-program", [""; 0]));
+        let (handlers, events) = (Handlers::new(), Events::default());
+        let join = |pool: &ProcessPool| SharedConnection::new(pool, &config, &"a".into(), &handlers, &events);
+        let (pool, other) = (ProcessPool::default(), ProcessPool::default());
+        let (first, second, foreign) = (join(&pool), join(&pool.clone()), join(&other));
+        assert!(Arc::ptr_eq(&first.mcp, &second.mcp) && !Arc::ptr_eq(&first.mcp, &foreign.mcp));
+        assert_eq!([&first, &second, &foreign].map(SharedConnection::users), [2, 2, 1]);
+        assert_eq!(format!("{pool:?}"), "ProcessPool { processes: 1 }");
+        drop(first);
+        assert_eq!(second.users(), 1);
+        second.release().await;
+        assert!(lock(&pool.entries).is_empty());
+        assert_eq!(foreign.users(), 1, "the other pool is unchanged");
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use tokio::sync::watch;
 
 use super::cache::DefinitionCache;
+use super::pool::ProcessPool;
 use ropeway_config::lock::Lock;
 use ropeway_config::{LockPolicy, SandboxLauncher, ServerConfig, ServerEntry};
 use ropeway_core::event::{Event, EventStream, Events};
@@ -28,6 +29,8 @@ pub(super) struct BridgeShared {
     host_secrets: Redactor,
     /// All secrets that are kept out of the cache.
     secrets: Mutex<Redactor>,
+    /// The processes of the servers.
+    pub(super) pool: ProcessPool,
     /// Starts servers with a sandbox.
     launcher: Option<SandboxLauncher>,
 }
@@ -50,7 +53,12 @@ impl BridgeShared {
     ) -> Self {
         let lock = lock.filter(|(_, policy)| *policy != LockPolicy::Off);
         let (changes, notices, secrets) = (watch::Sender::new(0), Mutex::default(), Mutex::default());
-        Self { handlers, events, cache, lock, changes, notices, host_secrets, secrets, launcher: None }
+        let (pool, launcher) = (ProcessPool::default(), None);
+        Self { handlers, events, cache, lock, changes, notices, host_secrets, secrets, pool, launcher }
+    }
+
+    pub(super) fn with_pool(self, pool: ProcessPool) -> Self {
+        Self { pool, ..self }
     }
 
     pub(super) fn with_launcher(self, launcher: Option<SandboxLauncher>) -> Self {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::cache::CachedDefinitions;
 use super::pool::SharedConnection;
+use super::shared::BridgeShared;
 use super::slot::{ListingState, Phase, ServerSlot};
 use super::slot_tools::ServerFeatures;
 use ropeway_config::{ServerConfig, StartMode};
@@ -36,7 +37,8 @@ impl ServerSlot {
             let mut phase = lock(&self.phase);
             if matches!(*phase, Phase::Idle | Phase::Queued) {
                 let own = self.shared.connection_config(config);
-                let connection = SharedConnection::new(&own, self.alias(), &self.shared.handlers, self.events());
+                let BridgeShared { pool, handlers, .. } = &*self.shared;
+                let connection = SharedConnection::new(pool, &own, self.alias(), handlers, self.events());
                 let may_sleep = self.entry.start == StartMode::Lazy && !connection.mcp().is_connected();
                 *phase = match may_sleep.then(|| self.load_definitions(config)).flatten() {
                     Some(CachedDefinitions { tools, has_resources, prompts }) => {

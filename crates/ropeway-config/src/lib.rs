@@ -9,8 +9,8 @@ mod settings;
 pub use self::file::fuzz;
 pub use self::file::{
     ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, TokenCommandReview, ToolReference,
-    ToolReferenceKind, TransportReview, ValueReference, content_digest, edit, is_manifest, open_regular, raw,
-    read_foreign, read_foreign_in, read_regular, read_text, review, tool_references,
+    ToolReferenceKind, TransportReview, ValueReference, content_digest, dotenv_variables, edit, is_manifest,
+    open_regular, raw, read_foreign, read_foreign_in, read_regular, read_text, review, tool_references,
 };
 pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};
 pub use self::settings::MAX_TIMEOUT;

@@ -1,7 +1,7 @@
-//! Files that only their owner can access: creating, replacing, locking and comparing them.
+//! Files that only their owner can access: creating their folder, locking and comparing them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -61,39 +61,22 @@ pub fn open_lock(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(irregular()) }
 }
 
-/// Atomically replaces a file by a new one with mode 0600. The content is on disk when this returns. A symbolic link at the path
-/// is replaced, not followed.
-pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{:016x}.new", fastrand::u64(..)));
-    let new = path.with_file_name(name);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
-    let written = file.and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()));
-    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_at_once_and_readable_by_its_owner_only() {
+    fn a_replaced_file_has_another_stamp() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (path, target) = (folder.path().join("file"), folder.path().join("target"));
-        fs::write(&target, "theirs").expect("a file");
-        symlink(&target, &path).expect("a link");
-        replace(&path, b"one").expect("written");
-        let first = FileStamp::from(&fs::symlink_metadata(&path).expect("a file"));
-        replace(&path, b"two").expect("written");
-        let metadata = fs::symlink_metadata(&path).expect("a file");
-        assert_ne!(FileStamp::from(&metadata), first);
-        assert_eq!((metadata.is_file(), metadata.permissions().mode() & 0o777), (true, 0o600));
-        assert_eq!(fs::read_to_string(&target).expect("a file"), "theirs");
-        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "nothing is left behind");
-        assert!(replace(&folder.path().join("missing/file"), b"").is_err());
+        let path = folder.path().join("file");
+        let stamps = ["one", "two"].map(|text| {
+            fs::write(folder.path().join("new"), text).expect("a file");
+            fs::rename(folder.path().join("new"), &path).expect("renamed");
+            FileStamp::from(&fs::symlink_metadata(&path).expect("a file"))
+        });
+        assert_ne!(stamps[0], stamps[1]);
     }
 
     #[test]

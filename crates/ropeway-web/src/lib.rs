@@ -1,7 +1,8 @@
-//! HTTP building blocks: the client, server-sent events, error bodies and TLS errors.
+//! HTTP building blocks: the client, server-sent events, error bodies, TLS errors and the encoding of certificates.
 
 mod body;
 mod client;
+mod der;
 mod head_tail;
 mod retry_after;
 mod sse;
@@ -11,6 +12,7 @@ mod transport_error;
 pub use self::body::readable;
 pub use self::body::{brief, looks_like_sse};
 pub use self::client::client;
+pub use self::der::DerElement;
 pub use self::head_tail::HeadTail;
 pub use self::retry_after::retry_after;
 pub use self::sse::{SseEvent, SseParser};

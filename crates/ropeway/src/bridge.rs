@@ -6,6 +6,6 @@
 //! keep tools in their own registry.
 
 pub use ropeway_bridge::{
-    Bridge, BridgeBuilder, BridgeError, BridgeHealth, DiscoveredTool, ReloadReport, ServerHealth, cached_tools,
-    connect_and_discover, default_cache_dir, discover_and_register,
+    Bridge, BridgeBuilder, BridgeError, BridgeHealth, DiscoveredTool, ProcessPool, ReloadReport, ServerHealth,
+    cached_tools, connect_and_discover, default_cache_dir, discover_and_register,
 };

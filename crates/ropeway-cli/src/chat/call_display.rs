@@ -4,12 +4,13 @@ use anstyle::{AnsiColor, Style};
 use ropeway_core::content::ContentPart;
 use ropeway_core::duration::format_duration;
 use ropeway_core::envelope::{Envelope, EnvelopeData};
+use ropeway_core::invisible::hides_text;
 use ropeway_core::message::CallArguments;
 use ropeway_core::tool::{Arguments, Origin};
 use serde_json::Value;
 
 use crate::failure;
-use crate::terminal::text::{clean, clean_line, columns, cut, is_invisible};
+use crate::terminal::text::{clean, clean_line, columns, cut};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -57,7 +58,7 @@ pub(super) fn quote_name(name: &str) -> String {
 /// Replaces control and invisible characters with JSON escapes.
 pub(crate) fn escaped(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
-        if is_invisible(c) {
+        if hides_text(c) {
             c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| seen.push_str(&format!("\\u{unit:04x}")));
         } else {
             seen.push(c);

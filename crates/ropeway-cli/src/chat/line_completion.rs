@@ -3,12 +3,12 @@
 use std::fs::{self, DirEntry};
 use std::path::Path;
 
+use ropeway_core::invisible::hides_text;
 use rustyline::completion::Pair;
 
 use super::attachment::begins_mention;
 use super::save_file::expand_home;
 use super::slash_parser;
-use crate::terminal::text::is_invisible;
 
 /// Maximum entries of a directory that are read.
 const MAX_ENTRIES: usize = 10_000;
@@ -110,7 +110,7 @@ fn files(path: &str, quote: Option<char>) -> Vec<Pair> {
 fn candidate(entry: &DirEntry, start: &str) -> Option<(String, bool)> {
     let name = entry.file_name().into_string().ok()?;
     let is_wanted = name.starts_with(start) && (start.starts_with('.') || !name.starts_with('.'));
-    if !is_wanted || name.chars().any(is_invisible) {
+    if !is_wanted || name.chars().any(hides_text) {
         return None;
     }
     let kind = entry.file_type().ok()?;

@@ -120,7 +120,7 @@ fn complete(root: &Command, words: &[String], conversations: Conversations) -> C
 
 /// Returns `true` if a value contains no control characters and no secrets.
 fn is_safe(value: &str) -> bool {
-    !value.chars().any(crate::terminal::text::is_invisible) && redaction::redact(value) == value
+    !value.chars().any(ropeway_core::invisible::hides_text) && redaction::redact(value) == value
 }
 
 /// An incomplete command line.

@@ -1,9 +1,10 @@
 //! Example calls: arguments that match a schema, as a command line to paste into a shell.
 
+use ropeway_core::invisible::hides_text;
 use serde_json::{Map, Value, json};
 
 use crate::describe::schema::{Members, Resolved, SchemaRoot, alternatives, json_types, keyword, members, property};
-use crate::terminal::text::{clean_json, columns, is_invisible};
+use crate::terminal::text::{clean_json, columns};
 
 /// Maximum values in an example.
 const MOST_VALUES: usize = 60;
@@ -211,7 +212,7 @@ fn pair(schema: &Value, name: &str, value: &Value) -> Option<String> {
 fn escaped(value: &Value) -> String {
     let json = value.to_string();
     json.chars().fold(String::with_capacity(json.len()), |mut seen, c| {
-        if is_invisible(c) && u32::from(c) <= 0xffff {
+        if hides_text(c) && u32::from(c) <= 0xffff {
             seen.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             seen.push(c);
@@ -222,7 +223,7 @@ fn escaped(value: &Value) -> String {
 
 /// Quotes a word for a shell. Returns `None` if it contains invisible characters.
 fn quoted(word: &str) -> Option<String> {
-    if word.chars().any(is_invisible) {
+    if word.chars().any(hides_text) {
         return None;
     }
     let is_safe =

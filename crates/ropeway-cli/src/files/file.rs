@@ -1,12 +1,11 @@
 //! Atomic file writes.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ropeway_config::read_regular;
 pub(crate) use ropeway_core::private_file::open_lock;
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 
 use crate::failure::Failure;
 
@@ -50,38 +49,11 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let path = resolved(path, mode)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let there = std::fs::metadata(&path).ok();
-    if there.as_ref().is_some_and(|there| !there.is_file()) {
+    if std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let kept = there.map(|metadata| metadata.permissions()).filter(|_| mode != PRIVATE);
-    let (mut file, beside) = beside(&path, kept.as_ref().map_or(mode, |kept| kept.mode() & 0o7777))?;
-    let written = write_beside(&mut file, text, kept).and_then(|()| std::fs::rename(&beside, &path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
-}
-
-fn write_beside(file: &mut File, text: &str, kept: Option<Permissions>) -> io::Result<()> {
-    if let Some(kept) = kept {
-        file.set_permissions(kept)?;
-    }
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-/// Creates a temporary file in the same directory, from where a rename is atomic.
-fn beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut number = 0;
-    loop {
-        let beside = path.with_file_name(format!(".{name}.{}-{number}", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => number += 1,
-            opened => return opened.map(|file| (file, beside)),
-        }
-    }
+    let options = if mode == PRIVATE { ReplaceOptions::private() } else { ReplaceOptions::keeping_permissions(mode) };
+    replace_file(&path, text.as_bytes(), options).map(drop)
 }
 
 /// Returns the file to write: the path itself, or the target of a symbolic link.
@@ -109,6 +81,9 @@ pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {

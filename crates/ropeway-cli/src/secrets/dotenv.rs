@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ropeway_config::Secret;
+use ropeway_config::{Secret, dotenv_variables};
 
 use crate::secrets::literal::ExtractedSecret;
 
@@ -14,21 +14,9 @@ pub(crate) fn beside(config: &Path) -> PathBuf {
     config.with_file_name(".env")
 }
 
-/// Returns the variables of a `.env`, with values that are unquoted or in single quotes.
+/// Returns the variables of a `.env`, with their values if these are complete.
 pub(crate) fn names(text: &str) -> Vec<(String, Option<Secret>)> {
-    let name = |line: &str| {
-        let line = line.trim();
-        let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
-        let (value, quoted) = match value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')) {
-            Some(value) => (value, true),
-            None => (value.trim(), false),
-        };
-        // Other quotes, escapes, references and comments need a full parser.
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+=,%".contains(c);
-        let is_known = if quoted { !value.contains('\'') } else { value.chars().all(is_plain) };
-        Some((name.trim().to_owned(), is_known.then(|| Secret::new(value))))
-    };
-    text.lines().filter(|line| !line.trim_start().starts_with('#')).filter_map(name).collect()
+    dotenv_variables(text).into_iter().collect()
 }
 
 /// Appends secrets that the text does not contain yet.

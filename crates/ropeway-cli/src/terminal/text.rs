@@ -2,6 +2,9 @@
 
 use std::os::fd::AsFd;
 
+use ropeway_core::invisible::{
+    BYTE_ORDER_MARK, changes_direction, controls_display, hides_text, is_hangul_filler, is_invisible,
+};
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -147,9 +150,7 @@ impl Cleaner {
 
     /// Shows a character, unless it is a control character, changes the text direction or exceeds the maximum of marks.
     fn show(&mut self, c: char, clean: &mut String) {
-        let turns =
-            matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-        if turns || (c.is_control() && !matches!(c, '\n' | '\t')) {
+        if changes_direction(c) || c == BYTE_ORDER_MARK || (c.is_control() && !matches!(c, '\n' | '\t')) {
             return;
         }
         if self.is_hidden(c) {
@@ -176,11 +177,9 @@ impl Cleaner {
             '\u{e0020}'..='\u{e007f}' => {
                 !self.last.is_some_and(|last| matches!(last, '\u{1f3f4}' | '\u{e0020}'..='\u{e007e}'))
             }
-            _ => {
-                matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-                | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{ffa0}'
-                | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
-            }
+            // Emoji need theirs.
+            '\u{fe0e}' | '\u{fe0f}' => false,
+            c => is_invisible(c) || is_hangul_filler(c),
         }
     }
 }
@@ -284,8 +283,7 @@ pub(crate) fn clean_json(json: &str) -> String {
 
 /// Returns `true` for characters that control a terminal or the text direction, except tabs.
 fn is_harmful(c: char) -> bool {
-    (c.is_control() && c != '\t')
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    c != '\t' && controls_display(c)
 }
 
 /// Escapes control characters in log lines. Colour sequences are kept if `colours` is set.
@@ -314,7 +312,7 @@ pub(crate) fn escape_invisible(text: &str) -> String {
     let mut marks = 0;
     text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
         marks = if c.width() == Some(0) { marks + 1 } else { 0 };
-        if is_invisible(c) || marks > MOST_MARKS {
+        if hides_text(c) || marks > MOST_MARKS {
             match c {
                 '\n' | '\r' | '\t' => seen.extend(c.escape_default()),
                 c => seen.extend(c.escape_unicode()),
@@ -324,18 +322,6 @@ pub(crate) fn escape_invisible(text: &str) -> String {
         }
         seen
     })
-}
-
-/// Returns `true` for control and invisible characters:
-/// control and format characters, line separators, fillers, tags and variation selectors other than those of emoji.
-pub(crate) fn is_invisible(c: char) -> bool {
-    let is_format = matches!(c, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e0fff}');
-    let is_blank = matches!(c, '\u{a0}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{ffa0}');
-    c.is_control() || is_format || is_blank
 }
 
 /// Returns the length of a colour sequence at the start of the text, or 0.

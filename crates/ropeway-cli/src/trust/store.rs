@@ -1,12 +1,13 @@
 //! The trust store: the files that the user accepted, by path and content.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ropeway_config::content_digest;
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 use ropeway_core::tool::Digest;
 use serde::{Deserialize, Serialize};
 
@@ -256,7 +257,8 @@ impl TrustStore {
         let is_changed = change(&mut records);
         if is_changed {
             let text = serialize(&mut records, MAX_BYTES);
-            let written = text.and_then(|text| write(&self.folder, &path, &text));
+            let options = ReplaceOptions::private().under_lock();
+            let written = text.and_then(|text| replace_file(&path, text.as_bytes(), options));
             written.map_err(|source| TrustStoreError::Unwritable { path, source })?;
         }
         self.records = records;
@@ -346,20 +348,6 @@ fn lock(folder: &Path) -> Result<File, TrustStoreError> {
 fn make_private(path: &Path, mode: u32) -> io::Result<()> {
     let now = std::fs::metadata(path)?.permissions().mode() & 0o777;
     if now & 0o077 != 0 { std::fs::set_permissions(path, Permissions::from_mode(mode)) } else { Ok(()) }
-}
-
-/// Replaces the store atomically. The lock protects the temporary file name.
-fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let beside = folder.join(format!(".{FILE}.new"));
-    // A killed process may have left it.
-    let _ = std::fs::remove_file(&beside);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    let written = written.and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::problem::ConfigError;
 use super::raw::RawServer;
 use super::reference::{Part, escape, parts, rewrite};
 use super::secrets::Secrets;
-use super::variables::parse_dotenv;
+use super::variables::{Dotenv, parse_dotenv};
 use super::{decode, edit, json as jsonc, yaml as yaml_text, yaml_writer};
 use crate::settings::Config;
 
@@ -139,7 +139,7 @@ fn is_same(node: &Node, value: &Value) -> bool {
 /// Reads lines of `NAME=value`. Problems are at lines of the text, and values survive quoting.
 pub fn dotenv(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let (read, problems) = parse_dotenv(&text);
+    let Dotenv { variables: read, problems, .. } = parse_dotenv(&text);
     let lines = text.split('\n').count();
     for problem in &problems {
         assert!((1..=lines).contains(&problem.line), "line {} of {lines}", problem.line);
@@ -155,7 +155,7 @@ pub fn dotenv(data: &[u8]) {
                 c => vec![c],
             })
             .collect();
-        let (again, problems) = parse_dotenv(&format!("NAME=\"{escaped}\"\n"));
+        let Dotenv { variables: again, problems, .. } = parse_dotenv(&format!("NAME=\"{escaped}\"\n"));
         assert!(problems.is_empty(), "{value:?} cannot be written");
         assert_eq!(again.get("NAME"), Some(value));
     }

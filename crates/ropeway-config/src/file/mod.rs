@@ -52,3 +52,4 @@ pub use self::review::{
 };
 pub use self::secrets::Secrets;
 pub use self::tool_reference::{ToolReference, ToolReferenceKind, tool_references};
+pub use self::variables::dotenv_variables;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::callback::{CallbackError, CallbackRunner, SecretCallback};
 use super::problem::{ConfigError, ConfigProblem};
 use super::regular_file;
-use super::variables::{is_not_found, read_dotenv, read_variables};
+use super::variables::{Dotenv, is_not_found, read_dotenv, read_variables};
 use ropeway_core::secret::Secret;
 
 /// The sources of values for `${NAME}` references.
@@ -127,7 +127,7 @@ impl Secrets {
         sources.callback = self.callback.as_ref().map(CallbackRunner::new);
         // The file may belong to another program, so its problems are only warnings.
         match read_dotenv(&folder.join(".env")) {
-            Ok((variables, problems)) => {
+            Ok(Dotenv { variables, problems, .. }) => {
                 sources.files.push(variables);
                 let warning = |problem: ConfigProblem| format!("ignored line {} of `.env`: {problem}", problem.line);
                 sources.warnings.extend(problems.into_iter().map(warning));

@@ -8,6 +8,7 @@ use super::position::Position;
 use super::problem::{ConfigError, ConfigProblem};
 use super::raw::{RawMap, RawText};
 use super::{decode, regular_file, yaml};
+use ropeway_core::secret::Secret;
 
 /// Common environment variables whose values are not secret.
 const PUBLIC_VARIABLES: [&str; 14] = [
@@ -59,20 +60,35 @@ pub(super) fn read_variables(path: &Path) -> Result<BTreeMap<String, String>, Va
         let pairs: RawMap<RawText> = decode::decode_secrets(&node).map_err(VariablesError::Invalid)?;
         Ok(pairs.0.into_iter().map(|(name, value)| (name, value.0)).collect())
     } else {
-        let (variables, problems) = read_dotenv(path).map_err(VariablesError::Io)?;
+        let Dotenv { variables, problems, .. } = read_dotenv(path).map_err(VariablesError::Io)?;
         problems.into_iter().next().map_or(Ok(variables), |problem| Err(VariablesError::Invalid(problem)))
     }
 }
 
+/// The variables of a file with lines of `NAME=value`.
+#[derive(Default)]
+pub(super) struct Dotenv {
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) problems: Vec<ConfigProblem>,
+    /// Names whose value has no closing quote.
+    unterminated: Vec<String>,
+}
+
+/// Returns the variables of a `.env` with their values. A variable whose value has no closing quote has `None`.
+pub fn dotenv_variables(text: &str) -> BTreeMap<String, Option<Secret>> {
+    let Dotenv { variables, unterminated, .. } = parse_dotenv(text);
+    let unknown = unterminated.into_iter().map(|name| (name, None));
+    unknown.chain(variables.into_iter().map(|(name, value)| (name, Some(Secret::new(value))))).collect()
+}
+
 /// Reads variables from lines of `NAME=value`, with the problems of invalid lines.
-pub(super) fn read_dotenv(path: &Path) -> io::Result<(BTreeMap<String, String>, Vec<ConfigProblem>)> {
+pub(super) fn read_dotenv(path: &Path) -> io::Result<Dotenv> {
     regular_file::read(path).map(|text| parse_dotenv(&text))
 }
 
 /// Parses lines of `NAME=value`. As in shells, lines may start with `export`, and have quoted values and comments.
-pub(super) fn parse_dotenv(text: &str) -> (BTreeMap<String, String>, Vec<ConfigProblem>) {
-    let mut variables = BTreeMap::new();
-    let mut problems = Vec::new();
+pub(super) fn parse_dotenv(text: &str) -> Dotenv {
+    let mut file = Dotenv::default();
     let mut rest = text;
     let mut number = 1;
     while !rest.is_empty() {
@@ -83,7 +99,7 @@ pub(super) fn parse_dotenv(text: &str) -> (BTreeMap<String, String>, Vec<ConfigP
         let setting = setting.strip_prefix("export ").unwrap_or(setting).trim_start();
         if !setting.is_empty() && !setting.starts_with('#') {
             match setting.split_once('=') {
-                None => problems.push(ConfigProblem::new(position, "", "missing `=` after the name")),
+                None => file.problems.push(ConfigProblem::new(position, "", "missing `=` after the name")),
                 Some((name, value)) => {
                     let name = name.trim_end().to_owned();
                     let value = value.trim_start();
@@ -92,18 +108,19 @@ pub(super) fn parse_dotenv(text: &str) -> (BTreeMap<String, String>, Vec<ConfigP
                         Some(quote @ ('"' | '\'')) => {
                             match unquoted(&rest[rest.find(quote).map_or(0, |at| at + 1)..], quote) {
                                 Some((value, after)) => {
-                                    variables.insert(name, value);
+                                    file.variables.insert(name, value);
                                     following = after.split_once('\n').map_or("", |(_, following)| following);
                                 }
                                 None => {
                                     let message = format!("missing closing quote {quote}");
-                                    problems.push(ConfigProblem::new(position, "", message));
+                                    file.problems.push(ConfigProblem::new(position, "", message));
+                                    file.unterminated.push(name);
                                 }
                             }
                         }
                         _ => {
                             let value = value.split(" #").next().unwrap_or(value).trim_end();
-                            variables.insert(name, value.to_owned());
+                            file.variables.insert(name, value.to_owned());
                         }
                     }
                 }
@@ -112,7 +129,7 @@ pub(super) fn parse_dotenv(text: &str) -> (BTreeMap<String, String>, Vec<ConfigP
         number += rest[..rest.len() - following.len()].matches('\n').count();
         rest = following;
     }
-    (variables, problems)
+    file
 }
 
 /// Returns the value before the closing quote and the text after it. `None` without a closing quote.
@@ -133,4 +150,18 @@ fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_of_a_variable_counts_unless_its_quote_is_open() {
+        let text = "A=1 # one\nexport B=\"x\\n${Y}\"\nC='\nD=no\n'\n# E=5\nA=2\nF\nA='3\nG=\"";
+        let known = |name: &str, value: Option<&str>| (name.to_owned(), value.map(Secret::new));
+        let expected =
+            [known("A", Some("2")), known("B", Some("x\n${Y}")), known("C", Some("\nD=no\n")), known("G", None)];
+        assert_eq!(dotenv_variables(text), BTreeMap::from(expected));
+    }
 }

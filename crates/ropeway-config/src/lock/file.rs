@@ -1,13 +1,14 @@
 //! Reads and writes the lock file.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::accepted::Lock;
 use super::error::LockError;
 use crate::open_regular;
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 
 /// Name of the lock file in the directory of the configuration file.
 pub const LOCK_FILE_NAME: &str = "ropeway.lock";
@@ -90,7 +91,7 @@ impl LockFile {
         }
         if before.as_deref() != Some(text.as_str()) {
             let target = if before.is_some() { target(&self.path, folder).map_err(failed)? } else { self.path.clone() };
-            replace(&target, &text).map_err(failed)?;
+            replace_file(&target, text.as_bytes(), ReplaceOptions::keeping_permissions(0o666)).map_err(failed)?;
         }
         Ok((text, changed))
     }
@@ -134,23 +135,6 @@ fn target(path: &Path, folder: &Path) -> io::Result<PathBuf> {
         return Err(io::Error::other(problem));
     }
     Ok(target)
-}
-
-/// Replaces a file atomically, and keeps its permissions.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(name);
-    // May be left behind by a killed process with the same id.
-    let _ = fs::remove_file(&new);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
-    let written =
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).and_then(|()| match fs::metadata(path) {
-            Ok(metadata) => file.set_permissions(metadata.permissions()),
-            Err(_) => Ok(()),
-        });
-    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 #[cfg(test)]

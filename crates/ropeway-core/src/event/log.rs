@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 use std::sync::{Mutex, mpsc};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{Event, EventStream, Events};
+use crate::rfc3339::timestamp;
 use crate::sync::lock;
 
 /// Maximum time to write the remaining lines on drop, so that a hanging disk does not block the program.
@@ -110,44 +111,6 @@ struct Line<'a> {
     time: &'a str,
     #[serde(flatten)]
     event: &'a Event,
-}
-
-/// Formats a time as in the lines of an [`EventLog`]: UTC with milliseconds ([RFC 3339](https://www.rfc-editor.org/rfc/rfc3339)).
-pub fn timestamp(time: SystemTime) -> String {
-    // Times before 1970 mean that the clock is not set.
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let mut text = String::with_capacity(24);
-    // Every line of a log has one, and `format!` would take most of the time.
-    let mut push = |number: u64, width: u32, end: char| {
-        let digits = (0..width).rev().map(|place| number / 10u64.pow(place) % 10);
-        text.extend(digits.map(|digit| char::from(b'0' + digit as u8)));
-        text.push(end);
-    };
-    push(year, 4, '-');
-    push(month, 2, '-');
-    push(day, 2, 'T');
-    push(hour, 2, ':');
-    push(minute, 2, ':');
-    push(second, 2, '.');
-    push(since.subsec_millis().into(), 3, 'Z');
-    text
-}
-
-/// Converts days since 1970-01-01 to a Gregorian date
-/// ([algorithm](https://howardhinnant.github.io/date_algorithms.html#civil_from_days)).
-fn date(days: u64) -> (u64, u64, u64) {
-    // Years start on March 1, so that a leap day is the last day of its year.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (400 * era + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -278,21 +241,5 @@ mod tests {
         drop(events);
         log.outcome.take().expect("an outcome").await.expect("no panic").expect("all is written");
         assert_eq!(output.lines(), [line("a")]);
-    }
-
-    #[test]
-    fn a_timestamp_is_utc_with_milliseconds() {
-        for (milliseconds, expected) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (1_772_323_199_001, "2026-02-28T23:59:59.001Z"),
-            (1_772_323_200_000, "2026-03-01T00:00:00.000Z"),
-            (1_798_761_599_000, "2026-12-31T23:59:59.000Z"),
-            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-        ] {
-            assert_eq!(timestamp(UNIX_EPOCH + Duration::from_millis(milliseconds)), expected);
-        }
-        assert_eq!(timestamp(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
     }
 }

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 pub use self::events::Relay;
 pub use self::events::{EventStream, Events};
-pub use self::log::{EventLog, timestamp};
+pub use self::log::EventLog;
+pub use crate::rfc3339::timestamp;
 use crate::tool::{Alias, CallId, Progress};
 
 /// An event of a connection, a call or the bridge.

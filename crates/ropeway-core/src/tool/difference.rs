@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::definition::ToolDefinition;
-use super::invisible::is_invisible;
+use crate::invisible::hides_text;
 
 /// Maximum number of changes that are described; the rest is counted.
 const MAX_CHANGES: usize = 20;
@@ -236,27 +236,6 @@ fn visible(text: &str, most: usize) -> String {
         }
     }
     shown
-}
-
-/// Returns `true` for characters that could hide a difference: control characters, format characters and unusual blanks.
-///
-/// The selectors of text and emoji presentation are ordinary text.
-fn hides_text(c: char) -> bool {
-    let is_presentation = matches!(c, '\u{fe0e}' | '\u{fe0f}');
-    c.is_control()
-        || (is_invisible(c) && !is_presentation)
-        || matches!(
-            c,
-            '\u{a0}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{2000}'
-                ..='\u{200a}'
-                    | '\u{2028}'
-                    | '\u{2029}'
-                    | '\u{202f}'
-                    | '\u{205f}'
-                    | '\u{2800}'
-                    | '\u{3164}'
-                    | '\u{ffa0}'
-        )
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ mod difference;
 mod digest;
 mod error;
 mod interface;
-mod invisible;
 mod local;
 mod output;
 mod schema;

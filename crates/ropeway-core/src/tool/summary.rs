@@ -1,6 +1,6 @@
 //! Makes call summaries safe to display.
 
-use super::invisible::is_invisible;
+use crate::invisible::{is_filler, is_invisible};
 use crate::secret::Redactor;
 
 /// Maximum length of a summary in characters, including the ellipsis.
@@ -69,7 +69,7 @@ fn skip_string(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 
 /// Returns `true` for blanks of every kind, including U+2800 and the Hangul fillers.
 fn is_blank(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '\u{2800}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
+    c.is_whitespace() || is_filler(c)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use memchr::memmem;
+use percent_encoding::percent_decode_str;
 
 use ropeway_core::tool::Alias;
 
@@ -62,24 +63,9 @@ pub(crate) fn split_qualified(uri: &str, servers: &[Alias]) -> Option<(Alias, St
     })
 }
 
-/// Decodes `%XX`.
+/// Decodes `%XX`. Keeps a `%` without two digits.
 pub(crate) fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, others)) = rest.split_first() {
-        let hex = others.first_chunk::<2>().filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &others[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = others;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// The URIs and templates that servers have listed.
@@ -276,6 +262,15 @@ mod tests {
         assert!(!known.add_template("db://{table}/rows/{row}", &web));
         assert!(known.add_template("db://{+path}", &web));
         known
+    }
+
+    #[test]
+    fn only_two_digits_after_a_percent_sign_are_decoded() {
+        for (text, decoded) in
+            [("a%20b%2Fc%2f", "a b/c/"), ("%", "%"), ("%4", "%4"), ("%zz%+5", "%zz%+5"), ("%ff", "\u{fffd}")]
+        {
+            assert_eq!(percent_decoded(text), decoded);
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The end of validity of an X.509 certificate.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+
+use ropeway_core::rfc3339;
+use ropeway_web::DerElement;
 
 const SEQUENCE: u8 = 0x30;
 const EXPLICIT_VERSION: u8 = 0xa0;
@@ -11,73 +14,39 @@ const GENERALIZED_TIME: u8 = 0x18;
 ///
 /// See [RFC 5280, section 4.1](https://www.rfc-editor.org/rfc/rfc5280#section-4.1).
 pub(crate) fn not_after(certificate: &[u8]) -> Option<SystemTime> {
-    let (_, certificate, _) = element(certificate)?;
-    let (_, mut fields, _) = element(certificate)?;
+    let certificate = DerElement::first(certificate)?.value;
+    let mut fields = DerElement::first(certificate)?.value;
     if fields.first() == Some(&EXPLICIT_VERSION) {
-        fields = element(fields)?.2;
+        fields = DerElement::first(fields)?.rest;
     }
     // Serial number, signature algorithm and issuer.
     for _ in 0..3 {
-        fields = element(fields)?.2;
+        fields = DerElement::first(fields)?.rest;
     }
-    let (tag, validity, _) = element(fields)?;
-    let (_, _, rest) = element(validity)?;
-    let (kind, time, _) = element(rest)?;
-    if tag != SEQUENCE {
-        return None;
-    }
-    parse_time(kind, std::str::from_utf8(time).ok()?)
-}
-
-/// Returns the tag and the contents of the first DER element, and the rest.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = if first < 0x80 {
-        (usize::from(first), rest)
-    } else {
-        let digits = usize::from(first & 0x7f);
-        if digits == 0 || digits > 4 {
-            return None;
-        }
-        let (digits, rest) = rest.split_at_checked(digits)?;
-        (digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)), rest)
-    };
-    let (contents, rest) = rest.split_at_checked(length)?;
-    Some((tag, contents, rest))
+    let validity = DerElement::first(fields).filter(|validity| validity.tag == SEQUENCE)?;
+    let not_before = DerElement::first(validity.value)?;
+    let not_after = DerElement::first(not_before.rest)?;
+    parse_time(not_after.tag, std::str::from_utf8(not_after.value).ok()?)
 }
 
 /// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
 fn parse_time(kind: u8, text: &str) -> Option<SystemTime> {
     let digits = text.strip_suffix('Z').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-    let number = |from: usize, to: usize| digits.get(from..to)?.parse::<u64>().ok();
-    let (year, at) = match (kind, digits.len()) {
-        (UTC_TIME, 12) => {
-            let year = number(0, 2)?;
-            (if year < 50 { 2000 + year } else { 1900 + year }, 2)
-        }
-        (GENERALIZED_TIME, 14) => (number(0, 4)?, 4),
+    let (century, digits) = match (kind, digits.len()) {
+        (UTC_TIME, 12) if digits < "50" => ("20", digits),
+        (UTC_TIME, 12) => ("19", digits),
+        (GENERALIZED_TIME, 14) => digits.split_at(2),
         _ => return None,
     };
-    let part = |index: usize| number(at + 2 * index, at + 2 * index + 2);
-    let (month, day) = (part(0)?, part(1)?);
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let seconds = days_since_1970(year, month, day) * 24 * 3600 + part(2)? * 3600 + part(3)? * 60 + part(4)?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
-}
-
-/// Counts the days from 1970-01-01 to a date of the Gregorian calendar.
-fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    // Years that begin in March have the leap day at their end.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
+    let part = |index: usize| &digits[2 * index..2 * index + 2];
+    let (year, month, day, hour, minute, second) = (part(0), part(1), part(2), part(3), part(4), part(5));
+    rfc3339::parse(&format!("{century}{year}-{month}-{day}T{hour}:{minute}:{second}Z"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn at(seconds: u64) -> Option<SystemTime> {

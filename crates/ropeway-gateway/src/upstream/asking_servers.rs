@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::client::journal::now;
 use ropeway_core::private_file;
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 use ropeway_core::sync::lock;
 
 /// Maximum number of servers that are remembered. The oldest ones are forgotten.
@@ -80,7 +81,7 @@ impl AskingServers {
         let Some(path) = &self.path else { return };
         let text = serde_json::to_vec(&*lock(&self.content)).unwrap_or_default();
         let folder = path.parent().map_or(Ok(()), private_file::create_folder);
-        if let Err(error) = folder.and_then(|()| private_file::replace(path, &text)) {
+        if let Err(error) = folder.and_then(|()| replace_file(path, &text, ReplaceOptions::private())) {
             tracing::warn!("could not write `{}`: {error}", path.display());
         }
     }

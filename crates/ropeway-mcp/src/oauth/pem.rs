@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::error::OAuthError;
+use ropeway_web::DerElement;
 
 /// Maximum length of a PEM text.
 const MAX_TEXT: usize = 64 << 10;
@@ -63,20 +64,18 @@ fn parse_sec1(der: &[u8]) -> Result<KeyDer, OAuthError> {
     const SEQUENCE: u8 = 0x30;
     const PUBLIC_KEY: u8 = 0xa1;
     let malformed = || key_error("the EC key is malformed");
-    let (tag, mut content, _) = element(der).ok_or_else(malformed)?;
-    if tag != SEQUENCE {
-        return Err(malformed());
-    }
+    let sequence = DerElement::first(der).filter(|element| element.tag == SEQUENCE).ok_or_else(malformed)?;
+    let mut content = sequence.value;
     let (mut private, mut public) = (None, None);
     while !content.is_empty() {
-        let (tag, value, rest) = element(content).ok_or_else(malformed)?;
+        let DerElement { tag, value, rest } = DerElement::first(content).ok_or_else(malformed)?;
         match tag {
             INTEGER if value != [1] => return Err(malformed()),
             OCTET_STRING => private = Some(value.to_vec()),
             PUBLIC_KEY => {
                 // The first byte is the number of unused bits.
-                let (tag, bits, _) = element(value).ok_or_else(malformed)?;
-                let point = bits.strip_prefix(&[0]).filter(|_| tag == BIT_STRING).ok_or_else(malformed)?;
+                let bits = DerElement::first(value).filter(|bits| bits.tag == BIT_STRING).ok_or_else(malformed)?;
+                let point = bits.value.strip_prefix(&[0]).ok_or_else(malformed)?;
                 public = Some(point.to_vec());
             }
             _ => {}
@@ -86,20 +85,6 @@ fn parse_sec1(der: &[u8]) -> Result<KeyDer, OAuthError> {
     let private = private.ok_or_else(malformed)?;
     let public = public.ok_or_else(|| key_error("the EC key has no public key; convert it with `openssl ec`"))?;
     Ok(KeyDer::Sec1 { private, public })
-}
-
-/// Splits a DER element from the bytes behind it. Returns its tag and its value.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81 => (usize::from(*rest.first()?), &rest[1..]),
-        0x82 => (usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])), &rest[2..]),
-        _ => return None,
-    };
-    let (value, rest) = rest.split_at_checked(length)?;
-    Some((tag, value, rest))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Text of other parties in messages: one line, bounded, without invisible characters.
 
+use ropeway_core::invisible::{controls_display, is_hangul_filler, is_invisible};
 use ropeway_core::secret::Redactor;
 
 /// Maximum number of characters of a text.
@@ -33,10 +34,9 @@ pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
     line
 }
 
-/// Returns `true` for characters that change how a terminal shows the text around them.
+/// Returns `true` for characters that are not shown, or that change how a terminal shows the text around them.
 pub(super) fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+    controls_display(c) || is_invisible(c) || is_hangul_filler(c)
 }
 
 /// Returns a URL without its query and user information, which can contain secrets.

@@ -6,9 +6,12 @@ use crate::sources::{code, imports, line_of, sources, word};
 const CORE: &[(&str, u8, &[&str])] = &[
     ("conversions", 0, &[]),
     ("error_chain", 0, &[]),
+    ("invisible", 0, &[]),
     ("loose_json", 0, &[]),
     ("parse_error", 0, &[]),
     ("private_file", 0, &[]),
+    ("replace_file", 0, &[]),
+    ("rfc3339", 0, &[]),
     ("setters", 0, &[]),
     ("suggest", 0, &[]),
     ("sync", 0, &[]),

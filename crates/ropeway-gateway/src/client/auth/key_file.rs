@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::client_key::{ClientKey, NewKey};
 use ropeway_config::lock::hold;
-use ropeway_core::private_file::{self, FileStamp};
+use ropeway_core::private_file::FileStamp;
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 use ropeway_core::secret::Secret;
 
 /// The version of the format.
@@ -254,7 +255,7 @@ impl KeyFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.path.clone(),
             target => target?,
         };
-        private_file::replace(&target, text.as_bytes())
+        replace_file(&target, text.as_bytes(), ReplaceOptions::private()).map(drop)
     }
 }
 

@@ -16,6 +16,7 @@ use super::line::decode;
 use super::notebook::{Limits, Notebook};
 use super::now;
 use ropeway_core::private_file::{create_folder, open_lock};
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 use ropeway_core::sync::lock;
 
 /// The file is rewritten when it is twice as large as after the last time, and at least this large.
@@ -248,14 +249,7 @@ impl JournalFile {
         };
         let mut text = Vec::new();
         notebook.write(&mut text);
-        let new = self.path.with_extension(format!("{:016x}.new", fastrand::u64(..)));
-        let written = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&new).and_then(|mut file| {
-            file.write_all(&text)?;
-            file.sync_all()?;
-            std::fs::rename(&new, &self.path)?;
-            file.metadata()
-        });
-        let metadata = written.inspect_err(|_| drop(std::fs::remove_file(&new)))?;
+        let metadata = replace_file(&self.path, &text, ReplaceOptions::private())?.metadata()?;
         self.rewritten = Some(RewrittenFile { inode: metadata.ino(), size: metadata.len() });
         Ok(notebook)
     }

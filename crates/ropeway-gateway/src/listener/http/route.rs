@@ -1,6 +1,9 @@
 //! Paths of the HTTP listener.
 
+use std::borrow::Cow;
+
 use hyper::Method;
+use percent_encoding::percent_decode_str;
 
 use super::api::ApiResource;
 use super::sign_in::CALLBACK_PATH;
@@ -106,27 +109,19 @@ fn selector(name: &str) -> Option<Selector> {
     if name.is_empty() {
         return Some(Selector::All);
     }
-    let name = percent_decoded(name)?;
+    let name = decoded_segment(name)?;
     let is_name = name.len() <= MAX_NAME && !name.contains(['/', '\\', '\0']) && name != "." && name != "..";
     is_name.then_some(Selector::Named(name))
 }
 
 /// Decodes a segment of a path; `None` if it is malformed.
-fn percent_decoded(segment: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = rest.get(..2)?;
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
-        rest = &rest[2..];
+fn decoded_segment(segment: &str) -> Option<String> {
+    let is_digits =
+        |text: &str| text.as_bytes().first_chunk::<2>().is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    if !segment.split('%').skip(1).all(is_digits) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    percent_decode_str(segment).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

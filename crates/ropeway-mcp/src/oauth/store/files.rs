@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::MAX_FILE_BYTES;
 use super::error::StoreError;
 use ropeway_core::private_file;
+use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 
 /// Extension of the files with tokens.
 const EXTENSION: &str = "json";
@@ -80,7 +81,8 @@ fn read_bounded(file: File, path: &Path) -> Result<Vec<u8>, StoreError> {
 /// Replaces a file, and creates its folder if necessary.
 pub(super) fn replace(folder: &Path, path: &Path, content: &[u8]) -> Result<(), StoreError> {
     prepare(folder)?;
-    private_file::replace(path, content).map_err(|source| StoreError::Write { path: path.to_owned(), source })
+    let replaced = replace_file(path, content, ReplaceOptions::private()).map(drop);
+    replaced.map_err(|source| StoreError::Write { path: path.to_owned(), source })
 }
 
 /// Removes a file or link. Returns `false` if it does not exist.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ropeway::bridge::Bridge;
+use ropeway::bridge::{Bridge, ProcessPool};
 use ropeway::config::{CollisionPolicy, Config, Secrets, ServerConfig, ServerEntry, StartMode};
 use ropeway::event::{Event, EventStream};
 use ropeway::registry::{ContextSource, ServerState, ToolSource};
@@ -13,7 +13,7 @@ use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway_bridge::ToolListing;
 use serde_json::{Value, json};
 
-use super::{call, config, entry, names, started, until};
+use super::{call, config, entry, names, started, started_in, until};
 use crate::hasty::{SOON, at, child, listening, ms};
 use crate::scene::{Scene, scene};
 
@@ -92,10 +92,11 @@ fn entries_with_different_timeouts_share_a_process() {
     scene(|scene| async move {
         let mut short = entry("short", child(&scene, &Script::default()));
         known(&mut short).timeouts.total = ms(1500);
-        let one = started(config([short])).await;
+        let pool = ProcessPool::default();
+        let one = started_in(&pool, config([short])).await;
         let mut long = entry("long", child(&scene, &Script::default()));
         known(&mut long).timeouts.total = Duration::MAX;
-        let other = started(config([long])).await;
+        let other = started_in(&pool, config([long])).await;
         assert_eq!(one.health_check().await.servers[0].users, 2, "one process");
         call(&one.tools().registry, "mcp_short_sleep", json!({"ms": 9000})).await.expect_err("too late");
         call(&other.tools().registry, "mcp_long_sleep", json!({"ms": 2000})).await.expect("time enough");

@@ -6,7 +6,7 @@ mod sandbox;
 
 use std::collections::BTreeMap;
 
-use ropeway::bridge::{Bridge, BridgeError, connect_and_discover, discover_and_register};
+use ropeway::bridge::{Bridge, BridgeError, ProcessPool, connect_and_discover, discover_and_register};
 use ropeway::config::{CollisionPolicy, Config, ServerConfig, ServerEntry, StartMode, ToolOverride, Transport};
 use ropeway::event::{Event, EventStream};
 use ropeway::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource};
@@ -43,6 +43,13 @@ fn with_tool(name: &str) -> Script {
 
 async fn started(config: Config) -> Bridge {
     let bridge = Bridge::new(config).expect("a bridge");
+    bridge.start().await.expect("a start");
+    bridge
+}
+
+/// Starts a bridge that shares processes with the other bridges of the pool.
+async fn started_in(pool: &ProcessPool, config: Config) -> Bridge {
+    let bridge = Bridge::builder(config).process_pool(pool).build().expect("a bridge");
     bridge.start().await.expect("a start");
     bridge
 }
@@ -282,8 +289,10 @@ fn an_unchanged_bridge_returns_the_same_registry() {
 fn entries_with_the_same_command_share_a_process() {
     scene(|scene| async move {
         let script = Script::default();
-        let one = started(config([entry("a", child(&scene, &script)), entry("b", child(&scene, &script))])).await;
-        let other = started(config([entry("c", child(&scene, &script))])).await;
+        let pool = ProcessPool::default();
+        let one = [entry("a", child(&scene, &script)), entry("b", child(&scene, &script))];
+        let one = started_in(&pool, config(one)).await;
+        let other = started_in(&pool, config([entry("c", child(&scene, &script))])).await;
         let process = pid(&one, "a").await;
         assert_eq!((pid(&one, "b").await, pid(&other, "c").await), (process, process));
         assert_eq!(one.health_check().await.servers[0].users, 3);
@@ -312,11 +321,24 @@ fn entries_with_different_settings_have_their_own_processes() {
 }
 
 #[test]
+fn bridges_without_a_common_pool_have_their_own_processes() {
+    scene(|scene| async move {
+        let servers = || config([entry("a", child(&scene, &Script::default()))]);
+        let (one, other) = (started(servers()).await, started(servers()).await);
+        assert_ne!(pid(&one, "a").await, pid(&other, "a").await);
+        assert_eq!(one.health_check().await.servers[0].users, 1);
+        one.stop().await;
+        other.stop().await;
+    });
+}
+
+#[test]
 fn stopping_cancels_calls_on_a_shared_process() {
     scene(|scene| async move {
         let script = Script::default();
-        let one = started(config([entry("a", child(&scene, &script))])).await;
-        let other = started(config([entry("a", child(&scene, &script))])).await;
+        let pool = ProcessPool::default();
+        let one = started_in(&pool, config([entry("a", child(&scene, &script))])).await;
+        let other = started_in(&pool, config([entry("a", child(&scene, &script))])).await;
         let registry = one.tools().registry;
         let mut events = one.events();
         let (hung, ()) = tokio::join!(call(&registry, "mcp_a_sleep", json!({"ms": 60000})), async {
@@ -946,10 +968,11 @@ fn after_tools_changed_the_new_tools_are_listed() {
 fn calls_on_a_shared_process_have_their_own_timeouts() {
     scene(|scene| async move {
         let script = Script::default();
-        let one = started(config([entry("a", child(&scene, &script))])).await;
+        let pool = ProcessPool::default();
+        let one = started_in(&pool, config([entry("a", child(&scene, &script))])).await;
         let mut hurried = server("b", child(&scene, &script));
         hurried.timeouts.total = ms(100);
-        let other = started(config([ServerEntry::new(hurried)])).await;
+        let other = started_in(&pool, config([ServerEntry::new(hurried)])).await;
         let late = call(&other.tools().registry, "mcp_b_sleep", json!({"ms": 5000})).await.expect_err("too late");
         assert!(late.starts_with("server `b` timed out after "), "{late}");
         call(&one.tools().registry, "mcp_a_sleep", json!({"ms": 200})).await.expect("no hurry here");
