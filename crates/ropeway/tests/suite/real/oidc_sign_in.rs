@@ -220,7 +220,7 @@ fn machines_get_tokens_with_a_secret_and_with_a_key() {
     scene(|scene| async move {
         let (authority, gateway) = start(&scene).await;
         let settings = || OAuthSettings::new().with_grant(OAuthGrant::ClientCredentials);
-        let key = PrivateKey::new(include_str!("../../../src/oauth/test_keys/p256_pkcs8.pem"));
+        let key = PrivateKey::new(include_str!("../../../../ropeway-mcp/src/oauth/test_keys/p256_pkcs8.pem"));
         let clients = [
             settings().with_client_id("agent").with_client_secret("agent-secret"),
             settings().with_client_id("robot").with_private_key(key),
