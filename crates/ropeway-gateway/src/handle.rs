@@ -309,6 +309,8 @@ impl Gateway {
     /// Serves HTTP clients at `/mcp` until the gateway is drained. With [`GatewaySettings::with_tls`], clients use HTTPS; the
     /// certificate is reloaded when its files change.
     ///
+    /// Dropping the future closes all connections, so it has to run until [`drain`](Self::drain) returns for calls in progress to finish.
+    ///
     /// # Errors
     ///
     /// Fails if other machines can reach the address and clients are not authenticated, if the certificate cannot be used, or if the

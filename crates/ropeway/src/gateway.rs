@@ -11,10 +11,11 @@
 //! A gateway whose sessions survive a restart, which uses the sign-ins of `ropeway login`, and which ends with Ctrl-C:
 //!
 //! ```no_run
+//! use std::net::TcpListener;
 //! use std::time::Duration;
 //!
 //! use ropeway::config::{Config, Secrets};
-//! use ropeway::gateway::Gateway;
+//! use ropeway::gateway::{Gateway, GatewayError};
 //! use ropeway::oauth::TokenStore;
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,10 +27,12 @@
 //! for status in gateway.start().await? {
 //!     println!("{status}");
 //! }
-//! tokio::select! {
-//!     ended = gateway.serve_http(std::net::TcpListener::bind("127.0.0.1:8931")?) => ended?,
-//!     _ = tokio::signal::ctrl_c() => gateway.drain(Duration::from_secs(10)).await,
-//! }
+//! let stop = async {
+//!     tokio::signal::ctrl_c().await?;
+//!     gateway.drain(Duration::from_secs(10)).await;
+//!     Ok::<_, GatewayError>(())
+//! };
+//! tokio::try_join!(gateway.serve_http(TcpListener::bind("127.0.0.1:8931")?), stop)?;
 //! # Ok(())
 //! # }
 //! ```

@@ -59,7 +59,7 @@ fn the_programs_in_the_library_guide_are_the_examples() {
     let mut text = read(page);
     let names: Vec<String> =
         text.split("<!-- example: ").skip(1).filter_map(|rest| Some(rest.split(' ').next()?.to_owned())).collect();
-    assert_eq!(names, ["first_call", "discover", "ask_a_model", "agent"]);
+    assert_eq!(names, ["first_call", "discover", "ask_a_model", "agent", "embedded_gateway"]);
     for name in names {
         let start = format!("<!-- example: {name} -->\n");
         let (front, rest) = text.split_once(&start).expect("the marker");

@@ -1,5 +1,6 @@
 //! The examples of the library: each runs to its end against a scripted model and leaves no process behind.
 
+mod gateway;
 mod real;
 
 use std::fs::File;
@@ -11,8 +12,8 @@ use ropeway_core::message::Dialect;
 use ropeway_testing::{ModelServer, ScriptedReply};
 use serde_json::{Value, json};
 
-use crate::mark::signal;
-use crate::{Ropeway, Run};
+use crate::mark::{command_line, signal};
+use crate::{Ropeway, Run, Running};
 
 /// Maximum duration of an example on a busy machine.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -20,7 +21,6 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// An example, ready to run.
 struct Example {
     ropeway: Ropeway,
-    name: &'static str,
     /// The folders of its PATH.
     path: Vec<PathBuf>,
 }
@@ -33,7 +33,7 @@ struct Told {
 
 impl Example {
     /// Creates an example that runs at the root of the repository, with `ropeway` on the PATH.
-    fn new(name: &'static str, arguments: &[&str]) -> Self {
+    fn new(name: &str, arguments: &[&str]) -> Self {
         let ours = Path::new(env!("CARGO_BIN_EXE_ropeway"));
         let program = ours.with_file_name("examples").join(name);
         assert!(program.exists(), "run `cargo build -p ropeway --examples` first");
@@ -41,7 +41,7 @@ impl Example {
         let ropeway = Ropeway::of(&program, arguments).with(|command| {
             command.current_dir(root);
         });
-        Self { ropeway, name, path: vec![ours.with_file_name("")] }
+        Self { ropeway, path: vec![ours.with_file_name("")] }
     }
 
     /// Adds a folder to the PATH.
@@ -59,27 +59,41 @@ impl Example {
         self
     }
 
+    /// Starts the example.
+    fn start(self) -> Running {
+        let path = std::env::join_paths(&self.path).expect("a PATH");
+        let command = self.ropeway.with(|command| {
+            command.env("PATH", path);
+        });
+        command.start()
+    }
+
     /// Runs to the end against a model with these replies.
-    async fn run(self, sayings: &[ScriptedReply]) -> Told {
+    async fn run(mut self, sayings: &[ScriptedReply]) -> Told {
         let answers = sayings.iter().map(|saying| saying.answer(Dialect::Chat));
         let model = ModelServer::start(answers).await.expect("a model");
-        let path = std::env::join_paths(&self.path).expect("a PATH");
-        let running = self.ropeway.with(|command| {
-            command.env("PATH", path).env("OPENAI_BASE_URL", model.url()).env("OPENAI_API_KEY", "a-key-for-tests");
+        self.ropeway = self.ropeway.with(|command| {
+            command.env("OPENAI_BASE_URL", model.url()).env("OPENAI_API_KEY", "a-key-for-tests");
         });
-        let running = running.start();
-        let process = running.child.id();
-        let ended = tokio::task::spawn_blocking(move || running.end());
-        let Ok(run) = tokio::time::timeout(LONGEST, ended).await else {
-            signal("KILL", process);
-            panic!("`{}` is not done after {LONGEST:?}", self.name);
-        };
-        let Run { stdout, stderr, .. } = run.expect("an end").expect(0);
-        assert_eq!(stderr, "");
+        let stdout = ended(self.start()).await;
         let asked = model.bodies();
         assert_eq!(asked.len(), sayings.len(), "{stdout}");
         Told { stdout, asked }
     }
+}
+
+/// Waits until an example succeeds without an error message, and returns its output.
+async fn ended(running: Running) -> String {
+    let process = running.child.id();
+    let end = tokio::task::spawn_blocking(move || running.end());
+    let Ok(run) = tokio::time::timeout(LONGEST, end).await else {
+        let name = command_line(process);
+        signal("KILL", process);
+        panic!("`{name}` is not done after {LONGEST:?}");
+    };
+    let Run { stdout, stderr, .. } = run.expect("an end").expect(0);
+    assert_eq!(stderr, "");
+    stdout
 }
 
 impl Told {

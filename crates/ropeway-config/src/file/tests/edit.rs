@@ -169,7 +169,7 @@ fn the_schema_in_the_repository_matches_the_types() {
         std::fs::write(&path, &schema).unwrap();
     }
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(stored, schema, "`UPDATE_SCHEMA=1 cargo test -p ropeway --lib the_schema` updates it");
+    assert_eq!(stored, schema, "`UPDATE_SCHEMA=1 cargo test -p ropeway-config --lib the_schema` updates it");
 }
 
 #[test]

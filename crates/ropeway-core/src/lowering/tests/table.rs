@@ -249,7 +249,7 @@ fn the_documented_keyword_table_is_current() {
         assert_eq!(
             told.trim(),
             table.trim(),
-            "`UPDATE_DOCS=1 cargo test -p ropeway --lib lowering::tests::table` writes it"
+            "`UPDATE_DOCS=1 cargo test -p ropeway-core --lib lowering::tests::table` writes it"
         );
     }
 }

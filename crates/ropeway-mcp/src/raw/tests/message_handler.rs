@@ -50,7 +50,7 @@ impl Listener {
         Handlers::new().with_message_handler(self.clone())
     }
 
-    async fn question(&self) -> ServerRequest {
+    async fn server_request(&self) -> ServerRequest {
         in_time(async {
             loop {
                 if let Some(server_request) = lock(&self.server_requests).pop_front() {
