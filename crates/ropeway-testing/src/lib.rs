@@ -12,7 +12,6 @@ mod http;
 mod http_connection;
 mod methods;
 mod model_server;
-pub mod odd;
 mod pipe;
 mod process;
 mod script;
@@ -21,6 +20,7 @@ mod scripted_reply;
 mod session;
 mod task;
 mod tools;
+pub mod unusual;
 
 use std::path::Path;
 

@@ -4,8 +4,8 @@ use ropeway_testing::Script;
 use serde_json::json;
 
 use crate::Run;
-use crate::place::{Place, entry};
-use crate::trial::{Site, binary};
+use crate::fault_run::{Site, binary};
+use crate::temp_home::{TempHome, entry};
 
 #[test]
 fn a_call_can_be_written_as_code() {
@@ -49,11 +49,11 @@ fn options_and_commas_are_converted_by_the_schema() {
 fn an_argument_with_the_name_of_an_option_is_given_as_a_pair() {
     let schema = json!({"type": "object", "properties": {"timeout": {"type": "string"}, "raw": {"type": "boolean"}}});
     let echo = json!({"content": [{"type": "text", "text": "ok"}]});
-    let place = Place::new();
-    let record = place.path().join("record");
+    let temp_home = TempHome::new();
+    let record = temp_home.path().join("record");
     let script = Script { record_file: Some(record.clone()), ..Script::default() };
-    place.configure(&[entry("a", &script.tool(json!({"name": "go", "inputSchema": schema}), echo))]);
-    place.run("call a.go --timeout 60s timeout=soon raw=true").expect(0);
+    temp_home.configure(&[entry("a", &script.tool(json!({"name": "go", "inputSchema": schema}), echo))]);
+    temp_home.run("call a.go --timeout 60s timeout=soon raw=true").expect(0);
     let heard = std::fs::read_to_string(record).expect("a record");
     assert!(heard.contains("\"timeout\":\"soon\"") && heard.contains("\"raw\":true"), "{heard}");
 }
@@ -75,13 +75,13 @@ fn a_bare_url_or_command_is_a_server() {
 
 #[test]
 fn a_mistyped_name_runs_no_program() {
-    let place = Place::with(&[entry("files", &Script::default())]);
-    let ran = place.path().join("ran");
-    let program = place.write("fiels", &format!("#!/bin/sh\ntouch '{}'\n", ran.display()));
+    let temp_home = TempHome::with(&[entry("files", &Script::default())]);
+    let ran = temp_home.path().join("ran");
+    let program = temp_home.write("fiels", &format!("#!/bin/sh\ntouch '{}'\n", ran.display()));
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("permissions");
     for typed in ["tools fiels", "call fiels.echo", "call fiels message=hi", "tools no/such"] {
-        let run = place.ropeway(&typed.split(' ').collect::<Vec<_>>()).with(|command| {
-            command.env("PATH", place.path());
+        let run = temp_home.ropeway(&typed.split(' ').collect::<Vec<_>>()).with(|command| {
+            command.env("PATH", temp_home.path());
         });
         run.run().expect(2);
         assert!(!ran.exists(), "{typed}");

@@ -32,7 +32,7 @@ impl Model {
 #[test]
 fn standard_input_is_added_to_a_prompt() {
     let model = saying(&["A.", "B."]);
-    let file = model.place.write("data", "1 and 2\n");
+    let file = model.temp_home.write("data", "1 and 2\n");
     let run = model.beside(std::fs::File::open(file).expect("a file"), &[]).run().expect(0);
     assert_eq!(run.stderr, "");
     assert_eq!(model.wait_for(), said(&[("user", "[standard input]\n1 and 2\n\nadd them")]));
@@ -67,7 +67,7 @@ fn a_socket_that_sends_data_is_added() {
 #[test]
 fn standard_input_is_bounded_in_size_and_time() {
     let model = saying(&[]);
-    let huge = model.place.path().join("huge");
+    let huge = model.temp_home.path().join("huge");
     std::fs::File::create(&huge).and_then(|file| file.set_len(1 << 30)).expect("a sparse file");
     let run = model.beside(std::fs::File::open(&huge).expect("a file"), &[]).run().expect(2);
     assert!(run.stderr.starts_with("error: standard input is larger than 10 MiB\n"), "{}", run.stderr);
@@ -90,9 +90,9 @@ fn parts(model: &Model) -> Vec<Value> {
 #[test]
 fn files_are_sent_with_their_names() {
     let model = saying(&["Seen.", "Still seen."]);
-    model.place.write("my notes.txt", "buy milk");
-    std::fs::write(model.place.path().join("photo.png"), PNG).expect("a file");
-    std::fs::write(model.place.path().join("paper.pdf"), b"%PDF-1.4\n").expect("a file");
+    model.temp_home.write("my notes.txt", "buy milk");
+    std::fs::write(model.temp_home.path().join("photo.png"), PNG).expect("a file");
+    std::fs::write(model.temp_home.path().join("paper.pdf"), b"%PDF-1.4\n").expect("a file");
     let prompt = "look at @photo.png, and @\"my notes.txt\" (@~/paper.pdf) for @ada and ada@example.com";
     model.run(&["-p", prompt, "--attach", "photo.png", "--no-tools"]).expect(0);
     let sent = parts(&model);
@@ -107,7 +107,7 @@ fn files_are_sent_with_their_names() {
     model.run(&["--continue", "-p", "what was it?", "--no-tools"]).expect(0);
     let first = model.server.bodies()[1]["messages"][0]["content"].as_array().cloned().expect("parts");
     assert_eq!(first, sent);
-    let listed = model.place.run("chat --list --json").expect(0).json();
+    let listed = model.temp_home.run("chat --list --json").expect(0).json();
     assert!(listed[0]["title"].as_str().is_some_and(|title| title.starts_with("look at @photo.png, ")), "{listed}");
 }
 
@@ -120,9 +120,9 @@ fn all_four_providers_get_text_images_and_pdfs_with_their_names() {
         ("chat", Dialect::Chat),
     ] {
         let model = Model::answering([ScriptedReply::text("Seen.").answer(dialect)]);
-        model.place.write("notes.txt", "buy milk");
-        std::fs::write(model.place.path().join("photo.png"), PNG).expect("a file");
-        std::fs::write(model.place.path().join("paper.pdf"), b"%PDF-1.4\n").expect("a file");
+        model.temp_home.write("notes.txt", "buy milk");
+        std::fs::write(model.temp_home.path().join("photo.png"), PNG).expect("a file");
+        std::fs::write(model.temp_home.path().join("paper.pdf"), b"%PDF-1.4\n").expect("a file");
         let files = ["--attach", "notes.txt", "--attach", "photo.png", "--attach", "paper.pdf"];
         let run =
             model.chat(&[&["--provider", provider, "--no-tools", "-p", "look"], &files[..]].concat()).run().expect(0);
@@ -131,7 +131,7 @@ fn all_four_providers_get_text_images_and_pdfs_with_their_names() {
         for words in ["notes.txt", "buy milk", "photo.png", "iVBORw0KGgo", "paper.pdf", "JVBERi0xLjQK", "look"] {
             assert!(body.contains(words), "{provider} lacks {words}: {body}");
         }
-        std::fs::write(model.place.path().join("moving.gif"), b"GIF89a\0\0").expect("a file");
+        std::fs::write(model.temp_home.path().join("moving.gif"), b"GIF89a\0\0").expect("a file");
         let run = model.chat(&["--provider", provider, "--no-tools", "-p", "@moving.gif"]).run();
         let is_refused =
             run.stderr.starts_with("error: could not attach `moving.gif`: Gemini does not support GIF images\n");
@@ -142,12 +142,12 @@ fn all_four_providers_get_text_images_and_pdfs_with_their_names() {
 #[test]
 fn an_invalid_attachment_ends_the_command_before_the_request() {
     let model = saying(&[]);
-    let place = model.place.path();
-    std::fs::create_dir(place.join("folder")).expect("a folder");
-    std::fs::write(place.join("photo.png"), "<html>not found</html>").expect("a file");
-    std::fs::write(place.join("program"), b"\x7fELF\x02\0").expect("a file");
-    std::fs::File::create(place.join("huge.txt")).and_then(|file| file.set_len(1 << 30)).expect("a sparse file");
-    let made = std::process::Command::new("mkfifo").arg(place.join("pipe")).status().expect("mkfifo");
+    let temp_home = model.temp_home.path();
+    std::fs::create_dir(temp_home.join("folder")).expect("a folder");
+    std::fs::write(temp_home.join("photo.png"), "<html>not found</html>").expect("a file");
+    std::fs::write(temp_home.join("program"), b"\x7fELF\x02\0").expect("a file");
+    std::fs::File::create(temp_home.join("huge.txt")).and_then(|file| file.set_len(1 << 30)).expect("a sparse file");
+    let made = std::process::Command::new("mkfifo").arg(temp_home.join("pipe")).status().expect("mkfifo");
     assert!(made.success());
     for (name, problem) in [
         ("folder", "is a directory"),
@@ -170,7 +170,7 @@ fn an_invalid_attachment_ends_the_command_before_the_request() {
 #[test]
 fn lines_of_a_script_and_messages_from_standard_input_attach_nothing() {
     let model = saying(&["A.", "B."]);
-    model.place.write("secret.txt", "the secret");
+    model.temp_home.write("secret.txt", "the secret");
     model.fed(&["--no-tools"], "look at @secret.txt\n").expect(0);
     model.fed(&["--no-tools", "-p", "-"], "look at @secret.txt\n").expect(0);
     for body in model.server.bodies() {
@@ -181,8 +181,8 @@ fn lines_of_a_script_and_messages_from_standard_input_attach_nothing() {
 #[test]
 fn files_are_attached_in_a_chat_unless_one_is_invalid() {
     let model = saying(&["Read.", "Done."]);
-    model.place.write("notes.txt", "buy milk");
-    model.place.write("other.txt", "and bread");
+    model.temp_home.write("notes.txt", "buy milk");
+    model.temp_home.write("other.txt", "and bread");
     let mut window = Window::open(model.chat(&["--no-tools", "--attach", "notes.txt"]));
     window.say("compare with @missing.txt");
     window.see("could not attach `missing.txt`: no such file");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::temp_home::TempHome;
 
 /// Maximum duration of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -116,9 +116,9 @@ impl Peak {
 }
 
 /// Creates a place with a hostile server behind a URL and the demo server.
-fn beside_a_good_one(bad: &Hostile, transport: &str, path: &str) -> Place {
+fn beside_a_good_one(bad: &Hostile, transport: &str, path: &str) -> TempHome {
     let url = format!("http://127.0.0.1:{}{path}", bad.port);
-    Place::with(&[
+    TempHome::with(&[
         json!({"alias": "bad", "url": url, "transport": transport}),
         json!({"alias": "good", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]}),
     ])
@@ -139,9 +139,9 @@ fn a_list_of_a_thousand_pages_of_a_megabyte_stops_at_its_budget() {
         _ if asked.body["id"].is_null() => send(stream, "202 Accepted", "", ""),
         _ => send(stream, "405 Method Not Allowed", "", ""),
     });
-    let place = beside_a_good_one(&bad, "streamable-http", "/mcp");
-    let out = std::fs::File::create(place.path().join("out")).expect("a file");
-    let mut command = place.ropeway(&["tools", "--json"]);
+    let temp_home = beside_a_good_one(&bad, "streamable-http", "/mcp");
+    let out = std::fs::File::create(temp_home.path().join("out")).expect("a file");
+    let mut command = temp_home.ropeway(&["tools", "--json"]);
     let mut child = command.command.stdout(out).stderr(std::process::Stdio::null()).spawn().expect("ropeway starts");
     let (mut peak, began) = (Peak::default(), Instant::now());
     let status = loop {
@@ -156,7 +156,7 @@ fn a_list_of_a_thousand_pages_of_a_megabyte_stops_at_its_budget() {
     // The list itself takes 32 MB; previously, all thousand pages were kept.
     assert!(peak.megabytes < 400, "{peak:?}");
     let listed: Value =
-        serde_json::from_slice(&std::fs::read(place.path().join("out")).expect("a file")).expect("JSON");
+        serde_json::from_slice(&std::fs::read(temp_home.path().join("out")).expect("a file")).expect("JSON");
     let statuses: Vec<&Value> = listed["servers"].as_array().expect("servers").iter().collect();
     let note = statuses[0]["note"].as_str().unwrap_or_default();
     assert!(note.starts_with("truncated the tool list: it has reached the limit"), "{note}");
@@ -200,8 +200,8 @@ fn pings_whose_answers_are_never_read_take_few_descriptors() {
             said.lock().expect("a queue").push(answer);
         }
     });
-    let place = beside_a_good_one(&bad, "sse", "/sse");
-    let mut running = place.ropeway(&["events"]).start();
+    let temp_home = beside_a_good_one(&bad, "sse", "/sse");
+    let mut running = temp_home.ropeway(&["events"]).start();
     let (mut peak, began) = (Peak::default(), Instant::now());
     while began.elapsed() < Duration::from_secs(4) {
         peak.look(running.child.id());
@@ -220,21 +220,21 @@ fn pings_whose_answers_are_never_read_take_few_descriptors() {
 
 #[test]
 fn a_gateway_that_is_its_own_server_is_not_started_without_end() {
-    let place = Place::new();
-    let (program, starts) = (env!("CARGO_BIN_EXE_ropeway"), place.path().join("starts"));
+    let temp_home = TempHome::new();
+    let (program, starts) = (env!("CARGO_BIN_EXE_ropeway"), temp_home.path().join("starts"));
     let start = format!("echo >> {}; exec {program} serve --stdio --trust", starts.display());
-    place.configure(&[json!({"alias": "own", "command": "sh", "args": ["-c", start]})]);
-    place.run("tools").expect(0);
+    temp_home.configure(&[json!({"alias": "own", "command": "sh", "args": ["-c", start]})]);
+    temp_home.run("tools").expect(0);
     let starts = std::fs::read_to_string(starts).expect("a file").lines().count();
     assert!((1..=4).contains(&starts), "{starts}");
 }
 
 #[test]
 fn servers_that_are_nested_too_deeply_are_not_started() {
-    let place =
-        Place::with(&[json!({"alias": "s", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]})]);
+    let temp_home =
+        TempHome::with(&[json!({"alias": "s", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]})]);
     let nested = |marks: &str| {
-        let ropeway = place.ropeway(&["call", "s.time"]);
+        let ropeway = temp_home.ropeway(&["call", "s.time"]);
         ropeway.with(|command| {
             command.env("ROPEWAY_SERVER_ID", marks);
         })

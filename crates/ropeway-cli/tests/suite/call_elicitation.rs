@@ -6,18 +6,18 @@ use ropeway_testing::Script;
 use serde_json::json;
 
 use crate::chat_terminal::{CTRL_C, CTRL_D, Window};
-use crate::place::{Place, entry, having};
 use crate::real;
+use crate::temp_home::{TempHome, entry, having};
 
-fn asking(script: &Script) -> Place {
-    Place::with(&[entry("scripted", script)])
+fn asking(script: &Script) -> TempHome {
+    TempHome::with(&[entry("scripted", script)])
 }
 
 #[test]
 fn a_form_is_filled_in_during_a_call() {
     for (script, columns) in [(Script::legacy(), 40), (Script::modern(), 80), (Script::legacy(), 200)] {
-        let place = asking(&script);
-        let mut window = Window::sized(place.ropeway(&["call", "scripted.elicit"]), columns, |command| {
+        let temp_home = asking(&script);
+        let mut window = Window::sized(temp_home.ropeway(&["call", "scripted.elicit"]), columns, |command| {
             command.env("NO_COLOR", "1");
         });
         window.see("scripted asks:");
@@ -35,8 +35,8 @@ fn a_form_is_filled_in_during_a_call() {
 #[test]
 fn a_page_is_opened_or_declined_during_a_call() {
     for (key, action) in [("y\r", "accept"), ("n\r", "decline"), (CTRL_D, "cancel"), (CTRL_C, "decline")] {
-        let place = asking(&Script::legacy());
-        let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url"]));
+        let temp_home = asking(&Script::legacy());
+        let mut window = Window::open(temp_home.ropeway(&["call", "scripted.elicit", "mode=url"]));
         window.see("https://example.com/form");
         window.see("continue? [y]es / [n]o: ");
         window.press(key);
@@ -48,8 +48,8 @@ fn a_page_is_opened_or_declined_during_a_call() {
 #[test]
 fn ctrl_c_at_a_second_question_ends_the_call() {
     for script in [Script::legacy(), Script::modern()] {
-        let place = asking(&script);
-        let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url", "rounds=1000"]));
+        let temp_home = asking(&script);
+        let mut window = Window::open(temp_home.ropeway(&["call", "scripted.elicit", "mode=url", "rounds=1000"]));
         window.see("[n]o: ");
         window.press(CTRL_C);
         window.see("declined; Ctrl-C again ends the command");
@@ -61,8 +61,8 @@ fn ctrl_c_at_a_second_question_ends_the_call() {
 
 #[test]
 fn a_server_that_keeps_asking_is_stopped() {
-    let place = asking(&Script::legacy());
-    let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url", "rounds=1000"]));
+    let temp_home = asking(&Script::legacy());
+    let mut window = Window::open(temp_home.ropeway(&["call", "scripted.elicit", "mode=url", "rounds=1000"]));
     for _ in 0..10 {
         window.see("[n]o: ");
         window.press("n\r");
@@ -74,8 +74,8 @@ fn a_server_that_keeps_asking_is_stopped() {
 #[test]
 fn a_server_is_not_idle_while_the_user_answers() {
     let patient = having(entry("scripted", &Script::legacy()), json!({"timeouts": {"idle": "2s"}}));
-    let place = Place::with(&[patient]);
-    let mut window = Window::open(place.ropeway(&["call", "scripted.elicit"]));
+    let temp_home = TempHome::with(&[patient]);
+    let mut window = Window::open(temp_home.ropeway(&["call", "scripted.elicit"]));
     window.see("name (default: nobody): ");
     std::thread::sleep(Duration::from_secs(4));
     window.press("Ada\r");
@@ -87,8 +87,8 @@ fn a_server_is_not_idle_while_the_user_answers() {
 
 #[test]
 fn an_unanswered_question_restores_the_terminal_at_the_timeout() {
-    let place = asking(&Script::legacy());
-    let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "--timeout", "3s"]));
+    let temp_home = asking(&Script::legacy());
+    let mut window = Window::open(temp_home.ropeway(&["call", "scripted.elicit", "--timeout", "3s"]));
     window.see("name (default: nobody): ");
     window.see("did not respond within 3 s");
     assert!(window.is_loud());
@@ -110,12 +110,12 @@ fn without_a_terminal_questions_are_declined_with_a_warning() {
 
 #[test]
 fn a_real_server_asks_during_a_call() {
-    let place = Place::new();
+    let temp_home = TempHome::new();
     let server = real::stdio_words("everything");
-    let listed = place.run(&format!("tools --json --stdio {server}")).expect(0).json().to_string();
+    let listed = temp_home.run(&format!("tools --json --stdio {server}")).expect(0).json().to_string();
     assert!(listed.contains("trigger-elicitation-request"), "{listed}");
     let words = shlex::split(&format!("call trigger-elicitation-request --stdio {server}")).expect("words");
-    let mut window = Window::open(place.ropeway(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+    let mut window = Window::open(temp_home.ropeway(&words.iter().map(String::as_str).collect::<Vec<_>>()));
     window.see(" asks:");
     window.see("String (Your full, legal name): ");
     window.press("Ada\r");
@@ -146,10 +146,10 @@ done
 
 #[test]
 fn a_question_that_the_server_withdraws_disappears() {
-    let place = Place::with(&[
+    let temp_home = TempHome::with(&[
         json!({"alias": "fickle", "command": "sh", "args": ["-c", FICKLE.replace('$', "$$")], "era": "legacy"}),
     ]);
-    let mut window = Window::open(place.ropeway(&["call", "fickle.ask"]));
+    let mut window = Window::open(temp_home.ropeway(&["call", "fickle.ask"]));
     window.see("Which colour?");
     window.see("colour (optional): ");
     window.see("fickle withdrew the question");

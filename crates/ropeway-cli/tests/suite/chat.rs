@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::place::{Place, entry};
+use crate::temp_home::{TempHome, entry};
 use crate::{Ropeway, Run};
 
 /// Said where no server is given.
@@ -22,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A scripted model and a directory for the chat.
 pub(crate) struct Model {
-    pub(crate) place: Place,
+    pub(crate) temp_home: TempHome,
     pub(crate) server: ModelServer,
     /// Dropping it ends the server thread.
     _end: oneshot::Sender<()>,
@@ -46,7 +46,7 @@ impl Model {
                 let _ = ended.await;
             });
         });
-        Self { place: Place::new(), server: told.recv().expect("a server"), _end: end }
+        Self { temp_home: TempHome::new(), server: told.recv().expect("a server"), _end: end }
     }
 
     /// Waits for this many requests to the model.
@@ -60,7 +60,7 @@ impl Model {
     pub(crate) fn chat(&self, arguments: &[&str]) -> Ropeway {
         let url = format!("{}/v1", self.server.url());
         let model = ["chat", "--base-url", &url, "--model", "parrot"];
-        self.place.ropeway(&[&model[..], arguments].concat()).with(|command| {
+        self.temp_home.ropeway(&[&model[..], arguments].concat()).with(|command| {
             for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"] {
                 command.env_remove(name);
             }
@@ -161,11 +161,11 @@ fn images_are_listed_by_size_and_saved_on_request() {
     assert!(run.stderr.contains("\n    image/png, "), "{}", run.stderr);
     let run = model.run(&["-p", "draw", "--save-files", "out"]).expect(0);
     assert!(run.stderr.contains(" KB → out/chart-1.png\n"), "{}", run.stderr);
-    let picture = std::fs::read(model.place.path().join("out/chart-1.png")).expect("a file");
+    let picture = std::fs::read(model.temp_home.path().join("out/chart-1.png")).expect("a file");
     assert!(picture.starts_with(b"\x89PNG"));
     let run = model.run(&["-p", "draw", "--save-files", "json", "--json"]).expect(0);
     assert!(run.stderr.starts_with("image/png, ") && run.stderr.ends_with(" → json/chart-1.png\n"), "{}", run.stderr);
-    assert_eq!(std::fs::read(model.place.path().join("json/chart-1.png")).expect("a file"), picture);
+    assert_eq!(std::fs::read(model.temp_home.path().join("json/chart-1.png")).expect("a file"), picture);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn provider_errors_have_their_own_exit_codes() {
     }
     let run = Model::answering([ModelAnswer::silence()]).run(&["-p", "hi", "--timeout", "1s"]).expect(5);
     assert!(run.stderr.ends_with("error: the chat timed out after 1 s\n"), "{}", run.stderr);
-    let down = Place::new().run("chat -p hi --base-url http://127.0.0.1:1/v1 --model parrot --no-tools").expect(3);
+    let down = TempHome::new().run("chat -p hi --base-url http://127.0.0.1:1/v1 --model parrot --no-tools").expect(3);
     assert!(down.stderr.starts_with("error: request to model `parrot` failed\n  caused by: "), "{}", down.stderr);
 }
 
@@ -278,7 +278,7 @@ fn calls_that_need_approval_are_denied_without_a_terminal() {
 fn the_allow_hint_matches_one_tool_even_if_it_is_named_star() {
     let model = Model::saying([ScriptedReply::call("a", "mcp_s__", json!({})), ScriptedReply::text("Then not.")]);
     let star = json!({"name": "*", "inputSchema": {"type": "object"}});
-    model.place.configure(&[entry("s", &Script::legacy().tool(star, json!({"content": []})))]);
+    model.temp_home.configure(&[entry("s", &Script::legacy().tool(star, json!({"content": []})))]);
     let run = model.run(&["-p", "go"]).expect(0);
     assert!(run.stderr.starts_with("● s.\"*\"()\n"), "{}", run.stderr);
     assert!(
@@ -317,12 +317,12 @@ fn a_conversation_is_saved_and_resumed() {
     let heard = [("user", "2+2?"), ("assistant", ""), ("tool", "4"), ("assistant", "Four."), ("user", "sure?")];
     assert_eq!(model.wait_for(), said(&heard));
     let saved: Value =
-        serde_json::from_str(&std::fs::read_to_string(model.place.path().join("talk.json")).expect("a file"))
+        serde_json::from_str(&std::fs::read_to_string(model.temp_home.path().join("talk.json")).expect("a file"))
             .expect("JSON");
     assert_eq!(saved["messages"].as_array().map(Vec::len), Some(6));
-    assert_eq!(mode(&model.place.path().join("talk.json")), 0o600);
+    assert_eq!(mode(&model.temp_home.path().join("talk.json")), 0o600);
 
-    model.place.write("broken.json", "{\"messages\": [\n  oops]}");
+    model.temp_home.write("broken.json", "{\"messages\": [\n  oops]}");
     let run = model.run(&["-p", "hi", "--resume", "broken.json"]).expect(2);
     assert_eq!(run.stderr, "error: broken.json:2:3: not a ropeway conversation file: expected value\n");
     let run = model.run(&["-p", "hi", "--save", "broken.json"]).expect(2);
@@ -341,8 +341,8 @@ fn spilled_outputs_are_removed_however_the_process_ends() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL] {
         let call = ScriptedReply::call("a", "mcp_scripted_long", json!({})).answer(Dialect::Chat);
         let model = Model::answering([call, ModelAnswer::silence()]);
-        model.place.configure(&[entry("scripted", &Script::default().tool(long.clone(), result.clone()))]);
-        let temporary = model.place.path().join("tmp");
+        model.temp_home.configure(&[entry("scripted", &Script::default().tool(long.clone(), result.clone()))]);
+        let temporary = model.temp_home.path().join("tmp");
         std::fs::create_dir(&temporary).expect("a folder");
         let mut running = model
             .chat(&["-p", "go", "--yes"])
@@ -370,7 +370,7 @@ fn spilled_outputs_are_removed_however_the_process_ends() {
 #[test]
 fn a_saved_conversation_becomes_private() {
     let model = Model::saying([ScriptedReply::text("Hello!")]);
-    let path = model.place.write("talk.json", "");
+    let path = model.temp_home.write("talk.json", "");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("permissions");
     model.run(&["-p", "hi", "--no-tools", "--save", "talk.json"]).expect(0);
     assert_eq!(mode(&path), 0o600);
@@ -393,19 +393,19 @@ fn each_line_of_a_script_is_a_message_or_a_command() {
     assert!(run.stderr.contains("did you mean `/tools`?"), "{}", run.stderr);
     let run = model.fed(&["--no-tools"], "/tools\n").expect(0);
     assert_eq!(run.stderr, "no tools: the chat was started with --no-tools\n");
-    model.place.write("secret.json", "{\"messages\": []}");
+    model.temp_home.write("secret.json", "{\"messages\": []}");
     for line in ["/save talk.json\n", "/load secret.json\n"] {
         let run = model.fed(&["--no-tools"], line).expect(2);
         let told = "error: `/save` and `/load` need a terminal\n  \
             use `--save FILE` and `--resume FILE` instead\n";
         assert_eq!(run.stderr, told);
     }
-    assert!(!model.place.path().join("talk.json").exists());
+    assert!(!model.temp_home.path().join("talk.json").exists());
 }
 
 #[test]
 fn the_help_fits_into_a_hundred_columns() {
-    let help = Place::new().run("chat --help").expect(0).stdout;
+    let help = TempHome::new().run("chat --help").expect(0).stdout;
     let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 100).collect();
     assert_eq!(long, [] as [&str; 0]);
 }
@@ -424,7 +424,7 @@ fn approval_rules_of_the_file_apply() {
     let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
     let rules = |rules: Value| {
         let file = json!({"servers": [demo], "chat": {"tools": rules}});
-        model.place.write("ropeway.yaml", &file.to_string());
+        model.temp_home.write("ropeway.yaml", &file.to_string());
     };
     let heard = |arguments: &[&str]| {
         model.run(&[&["-p", "go"], arguments].concat()).expect(0);
@@ -453,7 +453,7 @@ fn ctrl_c_ends_a_pending_prompt() {
 fn a_missing_server_is_reported_and_the_others_are_used() {
     let model = Model::saying([ScriptedReply::text("ok")]);
     let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
-    model.place.configure(&[demo, json!({"alias": "gone", "command": "/no/such/program"})]);
+    model.temp_home.configure(&[demo, json!({"alias": "gone", "command": "/no/such/program"})]);
     let run = model.run(&["-p", "hi"]).expect(0);
     assert_eq!(run.stdout, "ok\n");
     assert!(run.stderr.starts_with("✗ gone · down\n    could not start `/no/such/program`"), "{}", run.stderr);
@@ -493,7 +493,7 @@ fn secrets_are_redacted_even_when_streamed_in_pieces() {
         );
         let run = run.run().expect(0);
         assert!(run.stdout.contains("***") && !run.stdout.contains("sk-"), "{}", run.stdout);
-        let saved = std::fs::read_to_string(model.place.path().join("talk.json")).expect("a file");
+        let saved = std::fs::read_to_string(model.temp_home.path().join("talk.json")).expect("a file");
         assert!(saved.contains("***") && !saved.contains("sk-"), "{saved}");
     }
 }
@@ -510,7 +510,7 @@ fn sampling_needs_an_option_and_elicitation_a_terminal() {
         elicit,
         ScriptedReply::text("Yes."),
     ]);
-    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    model.temp_home.configure(&[entry("scripted", &Script::legacy())]);
     let run = model.run(&["-p", "go", "--yes"]).expect(0);
     assert_eq!(run.stdout, "No.\n");
     assert_eq!(model.server.bodies().len(), 2);

@@ -12,7 +12,7 @@ fn a_refused_request_is_not_blamed_on_a_server() {
     for (status, exit, message) in [(401, 4, "no such key"), (500, 3, "out of order")] {
         let refusal = ModelAnswer::json(status, &json!({"error": {"message": message}}));
         let model = Model::answering([refusal.clone(), refusal.clone(), refusal]);
-        model.place.configure(std::slice::from_ref(&server));
+        model.temp_home.configure(std::slice::from_ref(&server));
         let run = model.chat(&["-p", "hi"]).run().expect(exit);
         assert!(run.stderr.contains(message), "{}", run.stderr);
         for word in ["server output", "doctor", "only", "bearer"] {
@@ -25,8 +25,8 @@ fn a_refused_request_is_not_blamed_on_a_server() {
 fn approval_rules_apply_without_a_base_url() {
     let model = Model::saying([ScriptedReply::text("ok")]);
     let file = "chat: {base_url: 'https://${NO_SUCH_HOST}/v1', system: Be kind., tools: {deny: ['*']}}\nservers: []\n";
-    model.place.write("ropeway.yaml", file);
-    let lost = model.place.run("chat -p hi").expect(2);
+    model.temp_home.write("ropeway.yaml", file);
+    let lost = model.temp_home.run("chat -p hi").expect(2);
     assert!(
         lost.stderr.starts_with("error: base URL of the model is not set: `NO_SUCH_HOST` is not set\n"),
         "{}",
@@ -43,7 +43,7 @@ fn credentials_in_a_url_are_redacted_but_placeholder_keys_are_not() {
     let model = Model::saying([ScriptedReply::text("pass-w0rd and t0ken-t0ken, as ollama has it")]);
     let url = format!("{}/v1?token=t0ken-t0ken", model.server.url().replace("http://", "http://ada:pass-w0rd@"));
     let words = ["-p", "hi", "--base-url", &url, "--key-env", "PARROT_KEY", "--no-tools", "--model", "parrot"];
-    let run = model.place.ropeway(&[&["chat"], &words[..]].concat()).with(|command| {
+    let run = model.temp_home.ropeway(&[&["chat"], &words[..]].concat()).with(|command| {
         command.env("PARROT_KEY", "ollama");
     });
     assert_eq!(run.run().expect(0).stdout, "*** and ***, as ollama has it\n");

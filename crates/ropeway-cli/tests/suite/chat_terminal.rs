@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::chat::{Model, PATIENCE};
-use crate::place::entry;
+use crate::temp_home::entry;
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run, Running};
 
@@ -55,7 +55,7 @@ impl Window {
     /// Opens a window of this width with a changed command.
     pub(crate) fn sized(ropeway: Ropeway, columns: u16, change: impl FnOnce(&mut std::process::Command)) -> Self {
         let (ours, theirs) = Terminal { columns, coloured: false }.open();
-        let Ropeway { mut command, mark, place } = ropeway;
+        let Ropeway { mut command, process_marker, temp_home } = ropeway;
         command.stdin(theirs.try_clone().expect("a terminal")).stdout(theirs.try_clone().expect("a terminal"));
         command.stderr(theirs).env("TERM", "xterm-256color");
         change(&mut command);
@@ -77,7 +77,7 @@ impl Window {
                 }
             }
         });
-        Self { running: Running { child, mark, place }, keys: ours, shown, seen: 0 }
+        Self { running: Running { child, process_marker, temp_home }, keys: ours, shown, seen: 0 }
     }
 
     /// Waits for a text and returns all output since the last call, without cursor movements.
@@ -226,7 +226,7 @@ fn a_chat_ends_with_ctrl_d() {
     window.end().expect(0);
     let said: Vec<_> = model.server.bodies()[1]["messages"].as_array().expect("messages").clone();
     assert_eq!(said.last().expect("a message")["content"], "hi there");
-    let history = model.place.path().join(".local/state/ropeway/chat-history");
+    let history = model.temp_home.path().join(".local/state/ropeway/chat-history");
     assert!(std::fs::read_to_string(history).expect("a file").contains("hi there\n/tools\n"));
 }
 
@@ -308,7 +308,7 @@ fn shell() -> Value {
 fn noting(sayings: impl IntoIterator<Item = ScriptedReply>) -> Model {
     let model = Model::saying(sayings);
     let script = Script::default().tool(note(), json!({"content": [{"type": "text", "text": "noted"}]}));
-    model.place.configure(&[entry("files", &script)]);
+    model.temp_home.configure(&[entry("files", &script)]);
     model
 }
 
@@ -414,8 +414,8 @@ fn kept_approvals_apply_to_later_chats_and_create_no_lock() {
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
-    assert!(!model.place.path().join("ropeway.lock").exists());
-    let folder = model.place.path().join(".local/state/ropeway/approvals");
+    assert!(!model.temp_home.path().join("ropeway.lock").exists());
+    let folder = model.temp_home.path().join(".local/state/ropeway/approvals");
     let files = std::fs::read_dir(&folder).expect("a folder").flatten().map(|file| file.path());
     let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
     assert!(std::fs::read_to_string(&files[0]).expect("a file").contains("\"always\": \"sha256:"));
@@ -462,10 +462,10 @@ fn approvals_in_a_lock_count_only_on_the_machine_that_gave_them() {
     window.see("One.");
     leave(window);
     // Earlier versions kept approvals in the lock of the project, and trusted its content.
-    let state = model.place.path().join(".local/state/ropeway");
+    let state = model.temp_home.path().join(".local/state/ropeway");
     let mut kept = std::fs::read_dir(state.join("approvals")).expect("a folder").flatten().map(|file| file.path());
     let kept = kept.find(|path| path.extension().is_some_and(|end| end == "json")).expect("a file");
-    let lock = model.place.path().join("ropeway.lock");
+    let lock = model.temp_home.path().join("ropeway.lock");
     std::fs::rename(kept, &lock).expect("moved");
     trust(&state, &lock);
     let mut window = Window::open(model.chat(&[]));
@@ -729,7 +729,7 @@ fn a_rejected_message_is_not_sent_again_with_the_next_one() {
     };
     assert_eq!(texts(2), ["hi", "Hello.", "something else"]);
     assert_eq!(texts(3).last().map(String::as_str), Some("boom"));
-    let saved = model.place.path().join(".local/state/ropeway/conversations");
+    let saved = model.temp_home.path().join(".local/state/ropeway/conversations");
     let files = std::fs::read_dir(saved).expect("a folder").flatten().map(|file| file.path());
     let text: String = files.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
     assert!(text.contains("something else") && !text.contains("boom"), "{text}");
@@ -766,7 +766,7 @@ fn a_message_that_failed_for_now_can_be_sent_again_or_removed() {
     let bodies = model.server.bodies();
     let last = bodies.last().expect("a request")["messages"].to_string();
     assert!(last.contains("fine") && !last.contains("boom"), "{last}");
-    let saved = model.place.path().join(".local/state/ropeway/conversations");
+    let saved = model.temp_home.path().join(".local/state/ropeway/conversations");
     let files = std::fs::read_dir(saved).expect("a folder").flatten().map(|file| file.path());
     assert_eq!(files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).count(), 0, "nothing is left");
 }
@@ -813,8 +813,8 @@ fn a_file_that_is_written_is_shown_as_a_difference_in_80_columns() {
         ScriptedReply::call(id, "mcp_files_write_file", json!({"path": path, "content": content}))
     };
     let model = Model::saying([call("a", "notes.txt"), call("b", "new.txt"), ScriptedReply::text("Done.")]);
-    model.place.configure(&[entry("files", &script)]);
-    model.place.write("notes.txt", "one\n2\nthree\n");
+    model.temp_home.configure(&[entry("files", &script)]);
+    model.temp_home.write("notes.txt", "one\n2\nthree\n");
     let mut window = Window::sized(model.chat(&[]), 80, |command| {
         command.env("NO_COLOR", "1");
     });
@@ -843,7 +843,7 @@ fn a_file_that_is_written_is_shown_as_a_difference_in_80_columns() {
 #[test]
 fn a_prompt_of_a_server_is_sent_to_the_model() {
     let model = Model::saying([ScriptedReply::text("Reviewed.")]);
-    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    model.temp_home.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&[]));
     window.say("/prompt scripted.greet name=Ada");
     window.see("Reviewed.");
@@ -858,7 +858,7 @@ fn a_prompt_of_a_server_is_sent_to_the_model() {
 fn an_elicitation_is_answered_field_by_field() {
     let ask = |id: &str, mode: &str| ScriptedReply::call(id, "mcp_scripted_elicit", json!({"mode": mode}));
     let model = Model::saying([ask("a", "form"), ask("b", "url"), ask("c", "form"), ScriptedReply::text("Thanks.")]);
-    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    model.temp_home.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("ask me");
     window.see("scripted asks:");
@@ -897,7 +897,7 @@ fn three_times_ctrl_c_leaves_a_server_that_keeps_asking() {
         for (mode, prompt) in [("form", "name (default: nobody): "), ("url", "continue? [y]es / [n]o: ")] {
             let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": mode, "rounds": 1000}));
             let model = Model::saying([ask]);
-            model.place.configure(&[entry("scripted", &script)]);
+            model.temp_home.configure(&[entry("scripted", &script)]);
             let mut window = Window::open(model.chat(&["--yes"]));
             window.say("ask me");
             window.see(prompt);
@@ -917,7 +917,7 @@ fn three_times_ctrl_c_leaves_a_server_that_keeps_asking() {
 fn a_server_may_ask_ten_questions_in_one_call() {
     let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": "url", "rounds": 1000}));
     let model = Model::saying([ask, ScriptedReply::text("Enough.")]);
-    model.place.configure(&[entry("scripted", &Script::legacy())]);
+    model.temp_home.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("ask me");
     for _ in 0..10 {
@@ -953,7 +953,7 @@ fn ctrl_c_at_an_approval_ends_the_turn_and_twice_more_the_chat() {
 fn ctrl_c_ends_a_command_that_waits_for_a_server() {
     let model = Model::saying([]);
     let hangs = Script::legacy().fault(FaultTrigger::method("prompts/get"), Fault::Hang);
-    model.place.configure(&[entry("scripted", &hangs)]);
+    model.temp_home.configure(&[entry("scripted", &hangs)]);
     let mut window = Window::open(model.chat(&[]));
     window.say("/prompt scripted.greet name=Ada");
     window.see("\u{1b}[?2004l");
@@ -976,7 +976,7 @@ fn ctrl_c_ends_a_command_that_waits_for_a_server() {
 #[test]
 fn tab_completes_a_command() {
     let model = Model::saying([]);
-    model.place.write("talk-of-yesterday.json", "{\"messages\": []}");
+    model.temp_home.write("talk-of-yesterday.json", "{\"messages\": []}");
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.see(PROMPT);
     window.press("/lo\ttalk\t\r");
@@ -989,7 +989,7 @@ fn tab_completes_a_command() {
 #[test]
 fn tab_completes_files_and_tools_in_a_message() {
     let model = Model::saying([ScriptedReply::text("Seen.")]);
-    model.place.write("talk-of-yesterday.txt", "words of yesterday");
+    model.temp_home.write("talk-of-yesterday.txt", "words of yesterday");
     let mut window = Window::open(model.chat(&[]));
     window.see(PROMPT);
     window.press("read @talk\t with calcu\t\r");
@@ -1008,7 +1008,7 @@ fn a_chat_with_many_tools_says_how_the_model_finds_them() {
     let script = (0..120).fold(Script::default(), |script, number| script.tool(tool(number), json!({"content": []})));
     let call = ScriptedReply::call("a", "tool_77", json!({}));
     let model = Model::saying([call, ScriptedReply::text("Done.")]);
-    model.place.configure(&[entry("files", &script)]);
+    model.temp_home.configure(&[entry("files", &script)]);
     let mut window = Window::open(model.chat(&[]));
     window.see(" tools · /help for commands");
     window.see("too many tools to send all; the model finds them with `find_tools`");
@@ -1065,7 +1065,7 @@ fn a_conversation_is_saved_below_home_and_loaded_again() {
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
-    assert!(model.place.path().join("talk.json").is_file() && !model.place.path().join("~").exists());
+    assert!(model.temp_home.path().join("talk.json").is_file() && !model.temp_home.path().join("~").exists());
     let said = model.server.bodies()[1]["messages"].clone();
     let texts: Vec<&str> = said.as_array().expect("messages").iter().filter_map(|it| it["content"].as_str()).collect();
     assert_eq!(texts, ["hi", "Hello!", "more"]);

@@ -11,8 +11,8 @@ use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::Run;
-use crate::mark::Mark;
-use crate::place::{Place, TRUST, entry};
+use crate::process_marker::ProcessMarker;
+use crate::temp_home::{TRUST, TempHome, entry};
 use crate::terminal::Terminal;
 
 /// Time limit of a shell on a loaded machine.
@@ -35,20 +35,20 @@ fn odd() -> Value {
 }
 
 /// Returns a directory with two cached servers and one that hangs.
-fn place() -> Place {
-    let place = Place::with(&[demo(), odd()]);
-    place.run("tools").expect(0);
+fn temp_home() -> TempHome {
+    let temp_home = TempHome::with(&[demo(), odd()]);
+    temp_home.run("tools").expect(0);
     let hangs = json!({"alias": "hangs", "command": "sleep", "args": ["1000"]});
-    place.configure(&[demo(), odd(), hangs]);
-    let bin = place.path().join("bin");
+    temp_home.configure(&[demo(), odd(), hangs]);
+    let bin = temp_home.path().join("bin");
     std::fs::create_dir(&bin).expect("a folder");
     symlink(env!("CARGO_BIN_EXE_ropeway"), bin.join("ropeway")).expect("a link");
-    place
+    temp_home
 }
 
 /// Returns the completions of the last word.
-fn offered(place: &Place, words: &[&str]) -> Vec<String> {
-    let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
+fn offered(temp_home: &TempHome, words: &[&str]) -> Vec<String> {
+    let ropeway = temp_home.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
         command.env(TIMEOUT.0, TIMEOUT.1);
     });
     let run = ropeway.run().expect(0);
@@ -58,93 +58,93 @@ fn offered(place: &Place, words: &[&str]) -> Vec<String> {
 
 #[test]
 fn servers_tools_arguments_and_choices_are_offered_while_a_server_hangs() {
-    let place = place();
-    assert_eq!(offered(&place, &["call", ""]), ["demo.", "odd.", "hangs."]);
-    assert_eq!(offered(&place, &["tools", "d"]), ["demo"]);
-    assert_eq!(offered(&place, &["call", "demo.c"]), ["demo.calculate", "demo.chart", "demo.countdown"]);
-    assert_eq!(offered(&place, &["call", "calc"]), ["calculate"]);
-    assert_eq!(offered(&place, &["call", "hangs."]), [""; 0]);
-    assert_eq!(offered(&place, &["call", "odd.odd"]), [format!("odd.{ODD}")]);
-    assert_eq!(offered(&place, &["call", "demo.chart", ""]), ["values=", "title=", "kind="]);
-    assert_eq!(offered(&place, &["call", "demo.chart", "values=1", "--kind=bar", "ti"]), ["title="]);
-    assert_eq!(offered(&place, &["call", "demo.chart", "kind="]), ["kind=bar", "kind=line"]);
-    assert_eq!(offered(&place, &["call", "demo.chart", "--kind=b"]), ["--kind=bar"]);
-    assert_eq!(offered(&place, &["call", "demo.chart", "--ti"]), ["--timeout", "--title="]);
+    let temp_home = temp_home();
+    assert_eq!(offered(&temp_home, &["call", ""]), ["demo.", "odd.", "hangs."]);
+    assert_eq!(offered(&temp_home, &["tools", "d"]), ["demo"]);
+    assert_eq!(offered(&temp_home, &["call", "demo.c"]), ["demo.calculate", "demo.chart", "demo.countdown"]);
+    assert_eq!(offered(&temp_home, &["call", "calc"]), ["calculate"]);
+    assert_eq!(offered(&temp_home, &["call", "hangs."]), [""; 0]);
+    assert_eq!(offered(&temp_home, &["call", "odd.odd"]), [format!("odd.{ODD}")]);
+    assert_eq!(offered(&temp_home, &["call", "demo.chart", ""]), ["values=", "title=", "kind="]);
+    assert_eq!(offered(&temp_home, &["call", "demo.chart", "values=1", "--kind=bar", "ti"]), ["title="]);
+    assert_eq!(offered(&temp_home, &["call", "demo.chart", "kind="]), ["kind=bar", "kind=line"]);
+    assert_eq!(offered(&temp_home, &["call", "demo.chart", "--kind=b"]), ["--kind=bar"]);
+    assert_eq!(offered(&temp_home, &["call", "demo.chart", "--ti"]), ["--timeout", "--title="]);
 }
 
 #[test]
 fn tools_are_offered_without_their_server_even_if_two_have_them() {
-    let place = Place::with(&["a", "b"].map(|alias| entry(alias, &Script::default())));
-    place.run("tools").expect(0);
-    assert_eq!(offered(&place, &["call", "ec"]), ["echo"]);
-    assert_eq!(offered(&place, &["tools", "ec"]), ["echo"]);
-    assert_eq!(offered(&place, &["tools", "a.ec"]), ["a.echo"]);
-    assert_eq!(offered(&place, &["tools", ""]), ["a", "b"]);
+    let temp_home = TempHome::with(&["a", "b"].map(|alias| entry(alias, &Script::default())));
+    temp_home.run("tools").expect(0);
+    assert_eq!(offered(&temp_home, &["call", "ec"]), ["echo"]);
+    assert_eq!(offered(&temp_home, &["tools", "ec"]), ["echo"]);
+    assert_eq!(offered(&temp_home, &["tools", "a.ec"]), ["a.echo"]);
+    assert_eq!(offered(&temp_home, &["tools", ""]), ["a", "b"]);
 }
 
 #[test]
 fn prompts_and_resources_are_offered_once_they_were_listed() {
-    let place = Place::with(&[demo(), entry("files", &Script::default())]);
-    assert_eq!(offered(&place, &["prompt", ""]), ["demo.", "files."]);
-    assert_eq!(offered(&place, &["read", ""]), ["demo", "files"]);
-    place.run("prompts").expect(0);
-    place.run("resources").expect(0);
-    let prompts = offered(&place, &["prompt", ""]);
+    let temp_home = TempHome::with(&[demo(), entry("files", &Script::default())]);
+    assert_eq!(offered(&temp_home, &["prompt", ""]), ["demo.", "files."]);
+    assert_eq!(offered(&temp_home, &["read", ""]), ["demo", "files"]);
+    temp_home.run("prompts").expect(0);
+    temp_home.run("resources").expect(0);
+    let prompts = offered(&temp_home, &["prompt", ""]);
     assert!(prompts.contains(&"files.greet".to_owned()), "{prompts:?}");
     assert!(prompts.iter().all(|prompt| prompt.starts_with("files.")), "{prompts:?}");
-    assert_eq!(offered(&place, &["prompt", "files.gr"]), ["files.greet"]);
+    assert_eq!(offered(&temp_home, &["prompt", "files.gr"]), ["files.greet"]);
     let uris = ["test://hello", "test://picture", "test://counter"];
-    assert_eq!(offered(&place, &["read", ""])[..], [&["files"][..], &uris].concat());
-    assert_eq!(offered(&place, &["read", "files", ""]), uris);
-    assert_eq!(offered(&place, &["read", "demo", ""]), [""; 0]);
-    assert_eq!(offered(&place, &["read", "test://h"]), ["test://hello"]);
+    assert_eq!(offered(&temp_home, &["read", ""])[..], [&["files"][..], &uris].concat());
+    assert_eq!(offered(&temp_home, &["read", "files", ""]), uris);
+    assert_eq!(offered(&temp_home, &["read", "demo", ""]), [""; 0]);
+    assert_eq!(offered(&temp_home, &["read", "test://h"]), ["test://hello"]);
 }
 
 #[test]
 fn only_servers_that_can_ask_for_it_are_offered_for_a_login() {
-    let place = Place::with(&[demo(), json!({"alias": "web", "url": "https://example.com/mcp"})]);
-    assert_eq!(offered(&place, &["login", ""]), ["web"]);
-    assert_eq!(offered(&place, &["health", ""]), ["demo", "web"]);
+    let temp_home = TempHome::with(&[demo(), json!({"alias": "web", "url": "https://example.com/mcp"})]);
+    assert_eq!(offered(&temp_home, &["login", ""]), ["web"]);
+    assert_eq!(offered(&temp_home, &["health", ""]), ["demo", "web"]);
 }
 
 #[test]
 fn a_broken_configuration_completes_nothing_silently() {
-    let place = place();
-    let folder = place.path().join(".cache/ropeway/tools");
+    let temp_home = temp_home();
+    let folder = temp_home.path().join(".cache/ropeway/tools");
     for file in folder.read_dir().expect("a folder").flatten() {
         std::fs::write(file.path(), "{\"version\": 3, \"tools\": [").expect("written");
     }
-    assert_eq!(offered(&place, &["call", "demo."]), [""; 0]);
-    assert_eq!(offered(&place, &["call", ""]), ["demo.", "odd.", "hangs."]);
+    assert_eq!(offered(&temp_home, &["call", "demo."]), [""; 0]);
+    assert_eq!(offered(&temp_home, &["call", ""]), ["demo.", "odd.", "hangs."]);
     for text in ["servers: [", "\0", "servers: {alias: 7}", ""] {
-        place.write("ropeway.yaml", text);
-        assert_eq!(offered(&place, &["call", ""]), [""; 0], "{text:?}");
+        temp_home.write("ropeway.yaml", text);
+        assert_eq!(offered(&temp_home, &["call", ""]), [""; 0], "{text:?}");
     }
     // A pipe without a writer.
-    let made = Command::new("mkfifo").arg(place.path().join("pipe")).status().expect("mkfifo runs");
+    let made = Command::new("mkfifo").arg(temp_home.path().join("pipe")).status().expect("mkfifo runs");
     assert!(made.success());
-    let run = place.run("complete zsh ropeway call --config pipe ''").expect(0);
+    let run = temp_home.run("complete zsh ropeway call --config pipe ''").expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
     for words in [&["complete"][..], &["complete", "tcsh", "x"], &["complete", "bash", "x"], &["complete", "zsh"]] {
-        let run = place.ropeway(words).run().expect(0);
+        let run = temp_home.ropeway(words).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""), "{words:?}");
     }
 }
 
 #[test]
 fn a_changed_entry_forgets_its_tools() {
-    let place = place();
+    let temp_home = temp_home();
     let mut changed = demo();
     changed["args"] = json!(["demo-server", "--trust"]);
-    place.configure(&[changed, odd()]);
-    assert_eq!(offered(&place, &["call", "demo."]), [""; 0]);
+    temp_home.configure(&[changed, odd()]);
+    assert_eq!(offered(&temp_home, &["call", "demo."]), [""; 0]);
 }
 
 #[test]
 fn an_untrusted_file_completes_only_server_names() {
-    let place = place();
+    let temp_home = temp_home();
     let words = |words: &[&str]| {
-        let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
+        let ropeway = temp_home.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
             command.env_remove(TRUST).env(TIMEOUT.0, TIMEOUT.1);
         });
         let run: Run = ropeway.run().expect(0);
@@ -160,22 +160,22 @@ struct Shell {
     child: Child,
     keys: File,
     screen: Arc<Mutex<String>>,
-    _mark: Mark,
+    _mark: ProcessMarker,
 }
 
 impl Shell {
-    fn start(place: &Place, columns: u16, words: &[&str]) -> Self {
+    fn start(temp_home: &TempHome, columns: u16, words: &[&str]) -> Self {
         let (ours, theirs) = Terminal { columns, coloured: false }.open();
         // A new session with the window as its controlling terminal.
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait"]).args(words).current_dir(place.path()).env_clear();
-        let path = format!("{}:/usr/bin:/bin", place.path().join("bin").display());
-        command.env("PATH", path).env("HOME", place.path()).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+        command.args(["--ctty", "--wait"]).args(words).current_dir(temp_home.path()).env_clear();
+        let path = format!("{}:/usr/bin:/bin", temp_home.path().join("bin").display());
+        command.env("PATH", path).env("HOME", temp_home.path()).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
         command.env(TRUST, "1").env(TIMEOUT.0, TIMEOUT.1);
         let copy = || Stdio::from(theirs.try_clone().expect("a terminal"));
         command.stdin(copy()).stdout(copy()).stderr(copy());
-        let mark = Mark::new();
-        mark.put_on(&mut command);
+        let process_marker = ProcessMarker::new();
+        process_marker.put_on(&mut command);
         let child = command.spawn().expect("a shell starts");
         drop(command);
         drop(theirs);
@@ -187,7 +187,7 @@ impl Shell {
                 shown.lock().expect("a screen").push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
-        Self { child, keys: ours, screen, _mark: mark }
+        Self { child, keys: ours, screen, _mark: process_marker }
     }
 
     fn press(&mut self, keys: &str) {
@@ -226,11 +226,11 @@ impl Drop for Shell {
 
 /// Types prefixes of words in a shell and runs the completed command.
 fn completes(shell: &[&str], setup: &str, script: &str) {
-    let place = place();
+    let temp_home = temp_home();
     let text = Run::of(&["completions", script]).expect(0).stdout;
-    place.write("script", &text);
+    temp_home.write("script", &text);
     for columns in [40, 80, 200] {
-        let mut shell = Shell::start(&place, columns, shell);
+        let mut shell = Shell::start(&temp_home, columns, shell);
         shell.press(&format!("{setup}\n"));
         shell.press("echo rea''dy\n");
         shell.until("ready");
@@ -263,16 +263,20 @@ fn fish_completes_real_names_in_a_window_of_any_width() {
 
 #[test]
 fn fish_offers_real_names_with_their_descriptions() {
-    let place = place();
-    place.write("script.fish", &Run::of(&["completions", "fish"]).expect(0).stdout);
-    let path = format!("{}:/usr/bin:/bin", place.path().join("bin").display());
+    let temp_home = temp_home();
+    temp_home.write("script.fish", &Run::of(&["completions", "fish"]).expect(0).stdout);
+    let path = format!("{}:/usr/bin:/bin", temp_home.path().join("bin").display());
     let complete = |line: &str| {
         let ask = format!("source script.fish; complete -C {}", shlex::try_quote(line).expect("a word"));
-        let mut fish = place.ropeway(&[]);
+        let mut fish = temp_home.ropeway(&[]);
         let mut command = Command::new("fish");
-        command.args(["--no-config", "-c", &ask]).current_dir(place.path()).env_clear().env("HOME", place.path());
+        command
+            .args(["--no-config", "-c", &ask])
+            .current_dir(temp_home.path())
+            .env_clear()
+            .env("HOME", temp_home.path());
         command.env("PATH", &path).env(TRUST, "1").env(TIMEOUT.0, TIMEOUT.1).stdin(Stdio::null());
-        fish.mark.put_on(&mut command);
+        fish.process_marker.put_on(&mut command);
         fish.command = command;
         fish.run().expect(0).stdout
     };

@@ -3,8 +3,8 @@
 use ropeway_testing::Script;
 use serde_json::{Value, json};
 
-use crate::home::{Home, demo};
-use crate::trial::scripted;
+use crate::client_files::{Home, demo};
+use crate::fault_run::scripted;
 
 #[test]
 fn every_problem_is_shown_with_its_line_and_a_mark_under_the_place() {

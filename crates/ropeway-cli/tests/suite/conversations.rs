@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::chat::{Model, mode, said};
 use crate::chat_terminal::{CTRL_D, PROMPT, Window};
-use crate::place::{entry, having};
+use crate::temp_home::{entry, having};
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
 impl Model {
     /// Returns a chat without model options.
     fn bare(&self, arguments: &[&str]) -> Ropeway {
-        self.place.ropeway(&[&["chat"], arguments].concat()).with(|command| {
+        self.temp_home.ropeway(&[&["chat"], arguments].concat()).with(|command| {
             for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
                 command.env_remove(name);
             }
@@ -26,7 +26,7 @@ impl Model {
     }
 
     fn folder(&self) -> PathBuf {
-        self.place.path().join(".local/state/ropeway/conversations")
+        self.temp_home.path().join(".local/state/ropeway/conversations")
     }
 
     /// Returns the conversation files, by name.
@@ -59,7 +59,7 @@ fn a_prompt_is_saved_and_continued_with_the_same_model() {
     let listed = model.list();
     assert_eq!(listed.len(), 1);
     assert_eq!((&listed[0]["title"], &listed[0]["turns"]), (&json!("remember 7"), &json!(2)));
-    assert_eq!((&listed[0]["model"], &listed[0]["folder"]), (&json!("parrot"), &json!(model.place.path())));
+    assert_eq!((&listed[0]["model"], &listed[0]["folder"]), (&json!("parrot"), &json!(model.temp_home.path())));
     assert_eq!(mode(&model.folder()), 0o700);
     assert_eq!(mode(&model.files()[0]), 0o600);
     // An option wins over the saved model, with a note.
@@ -103,7 +103,7 @@ fn only_conversations_of_this_directory_are_continued() {
     let run = model.bare(&["--continue", "-p", "hi"]).run().expect(2);
     assert!(run.stderr.starts_with("error: no conversation to continue in `/"), "{}", run.stderr);
     model.run(&["-p", "first", "--no-tools"]).expect(0);
-    let other = model.place.path().join("other");
+    let other = model.temp_home.path().join("other");
     std::fs::create_dir(&other).expect("a folder");
     let run = model.bare(&["--continue", "-p", "hi"]).with(|command| {
         command.current_dir(&other);
@@ -142,7 +142,7 @@ fn saving_can_be_disabled_or_moved_to_another_directory() {
     };
     with("").run().expect(0);
     assert!(!model.folder().exists());
-    let elsewhere = model.place.path().join("elsewhere");
+    let elsewhere = model.temp_home.path().join("elsewhere");
     with(elsewhere.to_str().expect("a path")).run().expect(0);
     assert!(!model.folder().exists());
     assert_eq!(mode(&elsewhere), 0o700);
@@ -299,7 +299,7 @@ fn a_conversation_that_two_terminals_continue_becomes_two() {
 #[test]
 fn an_existing_directory_keeps_its_permissions() {
     let model = Model::saying([ScriptedReply::text("Hello!")]);
-    let folder = model.place.path().join("shared");
+    let folder = model.temp_home.path().join("shared");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("rights");
     let chat = model.chat(&["--no-tools", "-p", "hi"]).with(|command| {
@@ -317,7 +317,7 @@ fn history_is_kept_without_secrets_unless_saving_is_disabled() {
     let talk = |arguments: &[&str]| {
         let model = Model::saying([ScriptedReply::text("One."), ScriptedReply::text("Two.")]);
         let token = having(entry("s", &Script::default()), json!({"env": {"TOKEN": "${KNOWN_TOKEN}"}}));
-        model.place.configure(&[token]);
+        model.temp_home.configure(&[token]);
         let mut window = Window::open(model.chat(arguments).with(|command| {
             command.env("KNOWN_TOKEN", "correct-horse-battery");
         }));
@@ -329,7 +329,7 @@ fn history_is_kept_without_secrets_unless_saving_is_disabled() {
         window.see(PROMPT);
         window.press(CTRL_D);
         window.end().expect(0);
-        std::fs::read_to_string(model.place.path().join(".local/state/ropeway/chat-history")).unwrap_or_default()
+        std::fs::read_to_string(model.temp_home.path().join(".local/state/ropeway/chat-history")).unwrap_or_default()
     };
     let kept = talk(&[]);
     assert!(kept.contains("first line") && !kept.contains("correct-horse"), "{kept}");
@@ -343,7 +343,7 @@ fn a_continued_chat_shows_the_last_exchange_and_keeps_its_servers() {
         let tool = json!({"name": name, "inputSchema": {"type": "object"}});
         Script::default().tool(tool, json!({"content": []}))
     };
-    model.place.configure(&[entry("one", &script("first")), entry("two", &script("second"))]);
+    model.temp_home.configure(&[entry("one", &script("first")), entry("two", &script("second"))]);
     model.run(&["one", "-p", "which number?"]).expect(0);
     let mut window = Window::open(model.bare(&["--continue"]));
     let recap = window.see("of course.");
@@ -359,7 +359,7 @@ fn a_continued_chat_shows_the_last_exchange_and_keeps_its_servers() {
     model.bare(&["two", "--continue", "-p", "and now?"]).run().expect(0);
     assert!(tools(2).contains("mcp_two_second") && !tools(2).contains("mcp_one_"), "{}", tools(2));
     // A server that is gone is left out.
-    model.place.configure(&[entry("one", &script("first"))]);
+    model.temp_home.configure(&[entry("one", &script("first"))]);
     let run = model.bare(&["--continue", "--models"]).run();
     assert!(run.stderr.contains("server `two` of this conversation is not configured"), "{}", run.stderr);
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::mark::Mark;
+use crate::process_marker::ProcessMarker;
 use crate::{Ropeway, Running};
 
 /// A running demo server.
@@ -15,7 +15,7 @@ struct Server {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     // Dropped last, when the server has exited.
-    _mark: Mark,
+    _mark: ProcessMarker,
 }
 
 impl Server {
@@ -23,10 +23,10 @@ impl Server {
         let listening = Ropeway::new(&["demo-server"]).with(|command| {
             command.stdin(Stdio::piped());
         });
-        let Running { mut child, mark, .. } = listening.start();
+        let Running { mut child, process_marker, .. } = listening.start();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("its output"));
-        Self { child, input, output, _mark: mark }
+        Self { child, input, output, _mark: process_marker }
     }
 
     /// Starts a server that is initialized in the legacy era.

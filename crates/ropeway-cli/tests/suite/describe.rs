@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use ropeway_testing::Script;
 use serde_json::{Map, Value, json};
 
-use crate::place::{Place, entry};
 use crate::real::configured;
+use crate::temp_home::{TempHome, entry};
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
@@ -19,8 +19,8 @@ fn server(schema: Value) -> Value {
 }
 
 /// Returns the output in a window of this width.
-fn shown(place: &Place, words: &[&str], columns: u16) -> String {
-    let screen = Terminal { columns, coloured: false }.show(place.ropeway(words));
+fn shown(temp_home: &TempHome, words: &[&str], columns: u16) -> String {
+    let screen = Terminal { columns, coloured: false }.show(temp_home.ropeway(words));
     assert_eq!(screen.code, Some(0), "{}", screen.text);
     screen.text
 }
@@ -31,10 +31,10 @@ fn example(text: &str) -> String {
 }
 
 /// Runs a command line in a shell with the binary on its PATH.
-fn paste(place: &Place, line: &str) -> Run {
+fn paste(temp_home: &TempHome, line: &str) -> Run {
     let folder = Path::new(env!("CARGO_BIN_EXE_ropeway")).parent().expect("a folder");
     let mut command = Command::new("sh");
-    command.args(["-c", line]).stdin(Stdio::null()).current_dir(place.path()).env("HOME", place.path());
+    command.args(["-c", line]).stdin(Stdio::null()).current_dir(temp_home.path()).env("HOME", temp_home.path());
     command.env("PATH", format!("{}:/usr/bin:/bin", folder.display())).env("ROPEWAY_TRUST", "1");
     Run::from(command.output().expect("a shell"))
 }
@@ -70,17 +70,17 @@ Example
 
 #[test]
 fn a_required_argument_with_an_invalid_default_is_shown_as_required() {
-    let place = Place::with(&[server(json!({"type": "object", "required": ["kind", "n"], "properties": {
+    let temp_home = TempHome::with(&[server(json!({"type": "object", "required": ["kind", "n"], "properties": {
         "kind": {"enum": ["a", "b"], "default": "c"}, "n": {"type": "integer", "default": "five"},
     }}))]);
-    let listed = place.run("tools s").expect(0).stdout;
+    let listed = temp_home.run("tools s").expect(0).stdout;
     assert!(listed.contains("\none(kind: \"a\" | \"b\", n: integer)\n"), "{listed}");
-    let described = place.run("call s.one --help").expect(0).stdout;
+    let described = temp_home.run("call s.one --help").expect(0).stdout;
     let arguments = "Arguments\n    kind: \"a\" | \"b\" (required)\n    n: integer (required)\n";
     assert!(described.contains(arguments), "{described}");
     // The example can be pasted.
-    paste(&place, &example(&described)).expect(0);
-    place.run("call s.one").expect(2);
+    paste(&temp_home, &example(&described)).expect(0);
+    temp_home.run("call s.one").expect(2);
 }
 
 #[test]
@@ -107,73 +107,73 @@ fn an_unknown_tool_gets_the_nearest_right_name() {
         let run = run.run().expect(2);
         assert_eq!((run.stdout.as_str(), run.stderr.contains("did you mean `chart`?")), ("", true), "{}", run.stderr);
     }
-    let place = Place::with(&[server(json!({"type": "object"}))]);
-    let run = place.run("tools t.one").expect(2);
+    let temp_home = TempHome::with(&[server(json!({"type": "object"}))]);
+    let run = temp_home.run("tools t.one").expect(2);
     assert!(run.stderr.contains("unknown server `t`"), "{}", run.stderr);
 }
 
 #[test]
 fn a_tool_name_without_its_server_is_described_for_every_server() {
-    let place = Place::with(&[
+    let temp_home = TempHome::with(&[
         server(json!({"type": "object"})),
         entry("t", &Script::default()),
         entry("u", &Script::default()),
         json!({"alias": "broken", "command": "/no/such/program"}),
     ]);
-    let one = place.run("tools one").expect(0).stdout;
+    let one = temp_home.run("tools one").expect(0).stdout;
     assert!(one.starts_with("s.one\n"), "{one}");
-    assert_eq!(place.run("tools one").expect(0).stdout, one, "with a cache");
-    let both = place.run("tools echo --names").expect(0).stdout;
+    assert_eq!(temp_home.run("tools one").expect(0).stdout, one, "with a cache");
+    let both = temp_home.run("tools echo --names").expect(0).stdout;
     assert_eq!(both, "t.echo\nu.echo\n");
-    assert_eq!(place.run("tools one echo t --names").expect(0).stdout.lines().next(), Some("s.one"));
-    assert_eq!(place.run("tools one --json").expect(0).json()["name"], "mcp_s_one");
-    let stderr = place.run("tools noe").expect(2).stderr;
+    assert_eq!(temp_home.run("tools one echo t --names").expect(0).stdout.lines().next(), Some("s.one"));
+    assert_eq!(temp_home.run("tools one --json").expect(0).json()["name"], "mcp_s_one");
+    let stderr = temp_home.run("tools noe").expect(2).stderr;
     assert!(stderr.starts_with("error: unknown server or tool `noe`\n  did you mean `s.one`?\n"), "{stderr}");
     assert!(stderr.contains("server `broken` is "), "{stderr}");
 }
 
 #[test]
 fn several_servers_and_tools_are_selected_at_once() {
-    let place = Place::with(&[server(json!({"type": "object"})), entry("t", &Script::default())]);
-    let text = place.run("tools s.one t.echo").expect(0).stdout;
+    let temp_home = TempHome::with(&[server(json!({"type": "object"})), entry("t", &Script::default())]);
+    let text = temp_home.run("tools s.one t.echo").expect(0).stdout;
     assert!(text.starts_with("s.one\n") && text.contains("\n\nt.echo\n"), "{text}");
-    let text = place.run("tools s.one t").expect(0).stdout;
+    let text = temp_home.run("tools s.one t").expect(0).stdout;
     assert!(text.starts_with("s.one\n") && text.contains("\n\n● t · "), "{text}");
-    assert!(place.run("tools s t").expect(0).stdout.contains("  s.one()\n"));
+    assert!(temp_home.run("tools s t").expect(0).stdout.contains("  s.one()\n"));
 
-    let one = place.run("tools s.one --json").expect(0).json();
+    let one = temp_home.run("tools s.one --json").expect(0).json();
     assert_eq!(json!([one["name"], one["description"]]), json!(["mcp_s_one", "Does it."]));
-    let two = place.run("tools s.one t.echo --json").expect(0).json();
+    let two = temp_home.run("tools s.one t.echo --json").expect(0).json();
     assert_eq!(json!([two[0]["name"], two[1]["name"]]), json!(["mcp_s_one", "mcp_t_echo"]));
-    let mixed = place.run("tools s t.echo --json").expect(0).json();
+    let mixed = temp_home.run("tools s t.echo --json").expect(0).json();
     let names = |at: usize| mixed["servers"][at]["tools"].as_array().expect("tools").len();
     assert_eq!([names(0), names(1)], [1, 1], "{mixed}");
-    let refused = place.run("tools s.one --find x").expect(2);
+    let refused = temp_home.run("tools s.one --find x").expect(2);
     assert!(refused.stderr.contains("--find cannot be combined with a tool name"), "{}", refused.stderr);
 }
 
 #[test]
 fn a_server_that_is_down_is_a_failure_for_its_tools() {
-    let place = Place::with(&[json!({"alias": "gone", "command": "/no/such/program"})]);
-    let run = place.run("tools gone.x").expect(3);
+    let temp_home = TempHome::with(&[json!({"alias": "gone", "command": "/no/such/program"})]);
+    let run = temp_home.run("tools gone.x").expect(3);
     assert!(run.stderr.starts_with("error: server `gone` is unavailable"), "{}", run.stderr);
 }
 
 #[test]
 fn names_for_scripts_are_one_per_line_and_nothing_else() {
     let broken = json!({"alias": "gone", "command": "/no/such/program"});
-    let place = Place::with(&[server(json!({"type": "object"})), broken, entry("t", &Script::default())]);
-    let run = place.run("tools --names").expect(0);
+    let temp_home = TempHome::with(&[server(json!({"type": "object"})), broken, entry("t", &Script::default())]);
+    let run = temp_home.run("tools --names").expect(0);
     let names: Vec<&str> = run.stdout.lines().collect();
     assert_eq!(names[..2], ["s.one", "t.echo"]);
     assert!(names.iter().all(|name| name.starts_with("t.") || *name == "s.one"), "{names:?}");
     assert!(run.stderr.contains("gone"), "{}", run.stderr);
-    assert_eq!(place.run("tools s --names").expect(0).stdout, "s.one\n");
-    assert_eq!(place.run("tools t.echo --names").expect(0).stdout, "t.echo\n");
-    assert_eq!(place.run("tools t.echo --names --json").expect(0).json(), json!(["t.echo"]));
-    assert!(place.run("tools --find echo --names").expect(0).stdout.starts_with("t.echo\n"));
+    assert_eq!(temp_home.run("tools s --names").expect(0).stdout, "s.one\n");
+    assert_eq!(temp_home.run("tools t.echo --names").expect(0).stdout, "t.echo\n");
+    assert_eq!(temp_home.run("tools t.echo --names --json").expect(0).json(), json!(["t.echo"]));
+    assert!(temp_home.run("tools --find echo --names").expect(0).stdout.starts_with("t.echo\n"));
     for name in names {
-        let run = place.run(&format!("tools {name}")).expect(0);
+        let run = temp_home.run(&format!("tools {name}")).expect(0);
         assert!(run.stdout.starts_with(&format!("{name}\n")), "{}", run.stdout);
     }
 }
@@ -186,9 +186,9 @@ fn a_description_fits_windows_of_every_width() {
         "options": {"type": "array", "minItems": 1, "items": {"type": "object", "properties": {
             "nested": {"type": "object", "description": long, "properties": {"deep": {"type": "integer", "maximum": 9}}}}}},
     }});
-    let place = Place::with(&[server(schema)]);
+    let temp_home = TempHome::with(&[server(schema)]);
     for columns in [20, 40, 80, 200] {
-        let text = shown(&place, &["tools", "s.one"], columns);
+        let text = shown(&temp_home, &["tools", "s.one"], columns);
         let (description, example) = text.split_once("\nExample\n").expect("an example");
         for line in description.lines() {
             assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}\n{text}");
@@ -202,19 +202,19 @@ fn a_description_fits_windows_of_every_width() {
 
 #[test]
 fn an_example_can_be_pasted_whatever_the_width() {
-    let place = Place::new();
+    let temp_home = TempHome::new();
     for tool in ["calculate", "chart", "countdown", "fail", "statistics", "time"] {
         for columns in [20, 80] {
-            let text = shown(&place, &["tools", &format!("demo.{tool}")], columns);
-            let run = paste(&place, &example(&text));
+            let text = shown(&temp_home, &["tools", &format!("demo.{tool}")], columns);
+            let run = paste(&temp_home, &example(&text));
             // Only the tool knows which expressions and time zones are valid.
             assert!(matches!(run.code, Some(0 | 1)), "{tool} ended with {:?}: {}\n{text}", run.code, run.stderr);
         }
     }
     let odd = json!({"type": "object", "required": ["it's", "a b", "n"], "properties": {
         "it's": {"const": "$HOME `x` \"y\" \\ '"}, "a b": {"type": "array", "items": {"type": "integer"}}, "n": {"type": "number"}}});
-    let place = Place::with(&[server(odd)]);
-    let run = paste(&place, &example(&shown(&place, &["tools", "s.one"], 40))).expect(0);
+    let temp_home = TempHome::with(&[server(odd)]);
+    let run = paste(&temp_home, &example(&shown(&temp_home, &["tools", "s.one"], 40))).expect(0);
     assert_eq!(run.stdout, "done\n");
 }
 
@@ -224,13 +224,13 @@ fn deep_schemas_are_spelled_out_in_signatures_and_lists() {
         "tags": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}}});
     let schema = json!({"type": "object", "required": ["a"], "properties": {
         "a": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "array", "items": inner}}}}}});
-    let place = Place::with(&[server(schema), entry("t", &Script::default())]);
-    let list = place.run("tools").expect(0).stdout;
+    let temp_home = TempHome::with(&[server(schema), entry("t", &Script::default())]);
+    let list = temp_home.run("tools").expect(0).stdout;
     assert!(list.contains("  s.one(a: {b?: {tags: string[][]}[]}[])\n"), "{list}");
-    let one = place.run("tools s").expect(0).stdout;
+    let one = temp_home.run("tools s").expect(0).stdout;
     assert!(one.contains("one(a: {b?: {tags: string[][]}[]}[])\n"), "{one}");
     for columns in [20, 40] {
-        let text = shown(&place, &["tools", "s"], columns);
+        let text = shown(&temp_home, &["tools", "s"], columns);
         let line = text.lines().find(|line| line.contains("a: ")).expect("the argument");
         assert!(line.contains("[]") && line.chars().count() <= usize::from(columns), "{text}");
     }
@@ -251,9 +251,9 @@ fn hostile_schemas_are_described_within_bounds() {
     let wrong = json!({"type": 7, "properties": {"a": 3, "b": [], "c": {"type": {}, "enum": "x", "items": 1, "anyOf": {},
         "required": 5, "default": {"\u{1b}]0;t\u{7}": null}, "minimum": "x", "pattern": {}, "description": []}}, "required": {"a": 1}});
     for schema in [huge, recursive, wrong] {
-        let place = Place::with(&[server(schema)]);
+        let temp_home = TempHome::with(&[server(schema)]);
         for typed in ["tools s.one", "tools s", "tools", "tools s.one --names", "call s.one --help"] {
-            let run = place.run(typed).expect(0);
+            let run = temp_home.run(typed).expect(0);
             assert!(run.stdout.len() < 200_000, "{typed} prints {} bytes", run.stdout.len());
             let harmful = |c: char| c.is_control() && c != '\n' || matches!(c, '\u{202e}' | '\u{9b}');
             assert!(!run.stdout.contains(harmful), "{typed}: {:?}", run.stdout.chars().find(|c| harmful(*c)));
@@ -263,17 +263,17 @@ fn hostile_schemas_are_described_within_bounds() {
 
 #[test]
 fn tools_of_real_servers_are_described_and_their_examples_run() {
-    let (place, _launches) = configured(&["filesystem", "memory", "everything"]);
-    let edit = place.run("tools filesystem.edit_file").expect(0).stdout;
+    let (temp_home, _launches) = configured(&["filesystem", "memory", "everything"]);
+    let edit = temp_home.run("tools filesystem.edit_file").expect(0).stdout;
     let nested = "    edits: object[] (required)\n        oldText: string (required)\n            Text to search for - must match exactly\n";
     assert!(edit.contains(nested), "{edit}");
     assert!(edit.contains("    destructive: may delete or overwrite\n"), "{edit}");
-    let create = place.run("tools memory.create_entities").expect(0).stdout;
+    let create = temp_home.run("tools memory.create_entities").expect(0).stdout;
     assert!(create.contains("        observations: string[] (required)\n"), "{create}");
     for tool in ["memory.create_entities", "everything.get-annotated-message", "everything.get-sum"] {
-        let text = place.run(&format!("tools {tool}")).expect(0).stdout;
-        paste(&place, &example(&text)).expect(0);
+        let text = temp_home.run(&format!("tools {tool}")).expect(0).stdout;
+        paste(&temp_home, &example(&text)).expect(0);
     }
-    let list = place.run("tools memory").expect(0).stdout;
+    let list = temp_home.run("tools memory").expect(0).stdout;
     assert!(list.contains("observations: string[]}[]") && !list.contains("any[]"), "{list}");
 }

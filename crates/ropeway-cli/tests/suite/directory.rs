@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::home::Home;
+use crate::client_files::Home;
 
 /// A server script that appends its directory to the file `places` in the home folder.
 fn script(home: &Home) -> String {
@@ -15,8 +15,8 @@ fn places(home: &Home) -> Vec<String> {
     let text = home.read("places");
     std::fs::remove_file(home.path("places")).expect("a file");
     let root = std::fs::canonicalize(home.path("")).expect("a folder");
-    let below = |place: &str| Path::new(place).strip_prefix(&root).map(|path| path.display().to_string());
-    text.lines().map(|place| below(place).unwrap_or_else(|_| place.to_owned())).collect()
+    let below = |temp_home: &str| Path::new(temp_home).strip_prefix(&root).map(|path| path.display().to_string());
+    text.lines().map(|temp_home| below(temp_home).unwrap_or_else(|_| temp_home.to_owned())).collect()
 }
 
 /// Runs a command in a folder below the home folder.

@@ -8,9 +8,9 @@ use std::path::Path;
 use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
-use crate::home::{Home, demo};
-use crate::place::Place;
-use crate::trial::{Site, scripted};
+use crate::client_files::{Home, demo};
+use crate::fault_run::{Site, scripted};
+use crate::temp_home::TempHome;
 use crate::{Ropeway, Run};
 
 /// Returns the check, the finding and the fix of each note and problem.
@@ -64,10 +64,10 @@ fn a_working_server_has_no_problems() {
 
 #[test]
 fn the_doctor_declares_the_capabilities_of_other_commands() {
-    let place = Place::new();
+    let temp_home = TempHome::new();
     // This server has a second tool for clients that declare elicitation.
     executable(
-        &place.path().join("server"),
+        &temp_home.path().join("server"),
         r#"#!/bin/sh
 tools='{"name":"one","inputSchema":{"type":"object"}}'
 while read -r line; do
@@ -81,11 +81,11 @@ while read -r line; do
 done
 "#,
     );
-    place.write("ropeway.yaml", "servers:\n- {alias: s, command: ./server, era: legacy}\n");
-    assert_eq!(place.run("tools --names").expect(0).stdout, "s.one\ns.two\n");
-    let run = place.run("doctor").expect(0);
+    temp_home.write("ropeway.yaml", "servers:\n- {alias: s, command: ./server, era: legacy}\n");
+    assert_eq!(temp_home.run("tools --names").expect(0).stdout, "s.one\ns.two\n");
+    let run = temp_home.run("doctor").expect(0);
     assert!(run.stdout.contains("2 tools"), "{}", run.stdout);
-    let run = place.run("doctor --era legacy --stdio ./server").expect(0);
+    let run = temp_home.run("doctor --era legacy --stdio ./server").expect(0);
     assert!(run.stdout.contains("2 tools"), "{}", run.stdout);
 }
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::json;
 
-use crate::home::{Home, demo};
+use crate::client_files::{Home, demo};
 
 const COMMENTED: &str = "\
 # Mine.

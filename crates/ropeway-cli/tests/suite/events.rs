@@ -9,8 +9,8 @@ use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::Running;
-use crate::mark::signal;
-use crate::place::{Place, entry};
+use crate::process_marker::signal;
+use crate::temp_home::{TempHome, entry};
 
 /// A running command that prints one event per line.
 pub(crate) struct Following {
@@ -19,9 +19,9 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    pub(crate) fn start(place: &Place, typed: &[&str]) -> Self {
+    pub(crate) fn start(temp_home: &TempHome, typed: &[&str]) -> Self {
         // Without the limit, a failing test would wait forever for a missing line. Real servers may need minutes on a busy machine.
-        let mut running = place.ropeway(&[typed, &["--timeout", "300s"]].concat()).start();
+        let mut running = temp_home.ropeway(&[typed, &["--timeout", "300s"]].concat()).start();
         let lines = BufReader::new(running.child.stdout.take().expect("output")).lines();
         Self { running, lines }
     }
@@ -55,8 +55,8 @@ impl Following {
 
 #[test]
 fn the_end_of_the_command_itself_is_no_alarm() {
-    let place = Place::with(&[entry("web", &Script::default()), entry("other", &Script::default())]);
-    let mut following = Following::start(&place, &["events"]);
+    let temp_home = TempHome::with(&[entry("web", &Script::default()), entry("other", &Script::default())]);
+    let mut following = Following::start(&temp_home, &["events"]);
     following.until(|line| line.contains("web") && line.contains("ready"));
     following.until(|line| line.contains("other") && line.contains("ready"));
     let rest = following.terminate();
@@ -65,8 +65,8 @@ fn the_end_of_the_command_itself_is_no_alarm() {
 
 #[test]
 fn a_killed_server_restarts_and_a_changed_file_is_applied() {
-    let place = Place::with(&[entry("web", &Script::default())]);
-    let mut following = Following::start(&place, &["events"]);
+    let temp_home = TempHome::with(&[entry("web", &Script::default())]);
+    let mut following = Following::start(&temp_home, &["events"]);
     following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
     for server in following.running.others() {
         signal("KILL", server);
@@ -74,17 +74,18 @@ fn a_killed_server_restarts_and_a_changed_file_is_applied() {
     following.until(|line| line.contains("✗ web      down, retrying now: the process exited (signal: 9"));
     following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
 
-    place.configure(&[entry("web", &Script::default()), entry("new", &Script::default())]);
+    temp_home.configure(&[entry("web", &Script::default()), entry("new", &Script::default())]);
     following.until(|line| line.ends_with("● ropeway  configuration reloaded: started new"));
-    place.write("ropeway.yaml", "servers: [");
+    temp_home.write("ropeway.yaml", "servers: [");
     following.until(|line| line.contains("◐ ropeway  configuration not reloaded, using the previous one: "));
     following.end();
 }
 
 #[test]
 fn events_for_scripts_are_one_json_object_a_line() {
-    let place = Place::with(&[entry("web", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
-    let mut following = Following::start(&place, &["events", "--json"]);
+    let temp_home =
+        TempHome::with(&[entry("web", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
+    let mut following = Following::start(&temp_home, &["events", "--json"]);
     let ready = following.until(|line| line.contains("server.ready"));
     let mut ready: Value = serde_json::from_str(&ready).expect("JSON");
     let time = ready.as_object_mut().expect("an object").remove("time");
@@ -109,8 +110,8 @@ fn a_server_that_is_no_gateway_does_not_get_the_key() {
             let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }
     });
-    let place = Place::new();
-    let run = place.ropeway(&["events", "--url", &url, "--timeout", "3s"]).with(|command| {
+    let temp_home = TempHome::new();
+    let run = temp_home.ropeway(&["events", "--url", &url, "--timeout", "3s"]).with(|command| {
         command.env("ROPEWAY_KEY", "rw_secretkey");
     });
     run.run();
@@ -121,16 +122,16 @@ fn a_server_that_is_no_gateway_does_not_get_the_key() {
 
 #[test]
 fn events_end_when_their_time_is_over() {
-    let place = Place::with(&[entry("web", &Script::default())]);
-    let run = place.run("events web --timeout 1s").expect(0);
+    let temp_home = TempHome::with(&[entry("web", &Script::default())]);
+    let run = temp_home.run("events web --timeout 1s").expect(0);
     assert!(run.stdout.contains("● web      ready"), "{}", run.stdout);
     assert_eq!(run.stderr, "");
 }
 
 #[test]
 fn events_end_when_the_reader_closes_the_pipe() {
-    let place = Place::with(&[entry("web", &Script::default())]);
-    let mut following = Following::start(&place, &["events"]);
+    let temp_home = TempHome::with(&[entry("web", &Script::default())]);
+    let mut following = Following::start(&temp_home, &["events"]);
     following.until(|line| line.contains("ready"));
     let Following { mut running, lines } = following;
     let begun = Instant::now();
@@ -142,12 +143,12 @@ fn events_end_when_the_reader_closes_the_pipe() {
 
 #[test]
 fn servers_without_events_are_listed_at_the_start() {
-    let place = Place::with(&[
+    let temp_home = TempHome::with(&[
         entry("web", &Script::default()),
         json!({"alias": "secretive", "command": "true", "args": ["${NO_SUCH_SECRET}"]}),
         json!({"alias": "off", "command": "true", "enabled": false}),
     ]);
-    let mut following = Following::start(&place, &["events"]);
+    let mut following = Following::start(&temp_home, &["events"]);
     following.until(|line| line.ends_with("◐ off        disabled"));
     let skipped = "◐ secretive  server `secretive` is skipped: secret `NO_SUCH_SECRET` is not set";
     following.until(|line| line.ends_with(skipped));

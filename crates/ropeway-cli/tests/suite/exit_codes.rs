@@ -3,9 +3,9 @@
 use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
+use crate::client_files::Home;
 use crate::doctor::answering;
-use crate::home::Home;
-use crate::place::entry;
+use crate::temp_home::entry;
 
 /// Runs the commands for one server, alone in its file, and checks that all end with the same code.
 fn agree(what: &str, server: &Value, more: &[&str], expected: i32) {

@@ -9,9 +9,9 @@ use ropeway_config::{Config, ServerConfig, StdioServer};
 use ropeway_testing::{HttpScriptedServer, Script};
 use serde_json::{Value, json};
 
-use crate::place::{Place, entry};
+use crate::fault_run::binary;
 use crate::real;
-use crate::trial::binary;
+use crate::temp_home::{TempHome, entry};
 use crate::{Ropeway, Run};
 
 /// The client that the unit tests of the generator compare with their output. Compiling it is a test.
@@ -118,7 +118,7 @@ fn a_typescript_client_passes_strict_checks_and_runs() {
             if (params.name === "then") {
               return { content: [{ type: "text", text: "no" }], isError: true };
             }
-            return { content: [{ type: "text", text: "a" }, { type: "text", text: "b" }], structuredContent: { days: [], place: null } };
+            return { content: [{ type: "text", text: "a" }, { type: "text", text: "b" }], structuredContent: { days: [], temp_home: null } };
           },
         });
         const weather = await client.getWeather({ city: "Oslo", units: "metric" });
@@ -147,51 +147,52 @@ fn a_typescript_client_passes_strict_checks_and_runs() {
 }
 
 /// Runs a generated script.
-fn run_script(place: &Place, arguments: &[&str]) -> Run {
-    script_command(place, arguments).run()
+fn run_script(temp_home: &TempHome, arguments: &[&str]) -> Run {
+    script_command(temp_home, arguments).run()
 }
 
-fn script_command(place: &Place, arguments: &[&str]) -> Ropeway {
-    let script = place.path().join("tool-cli");
+fn script_command(temp_home: &TempHome, arguments: &[&str]) -> Ropeway {
+    let script = temp_home.path().join("tool-cli");
     let words: Vec<&str> = [&[script.to_str().expect("UTF-8")], arguments].concat();
-    place.of(Path::new(PYTHON), &words).with(|command| {
+    temp_home.of(Path::new(PYTHON), &words).with(|command| {
         command.env("ROPEWAY", env!("CARGO_BIN_EXE_ropeway"));
     })
 }
 
 #[test]
 fn a_script_calls_tools_with_options_from_their_schemas() {
-    let place = Place::new();
-    let run = place.run("generate cli --output tool-cli").expect(0);
+    let temp_home = TempHome::new();
+    let run = temp_home.run("generate cli --output tool-cli").expect(0);
     assert!(run.stdout.starts_with("wrote tool-cli ("), "{}", run.stdout);
     let mode = std::os::unix::fs::PermissionsExt::mode(
-        &std::fs::metadata(place.path().join("tool-cli")).expect("a file").permissions(),
+        &std::fs::metadata(temp_home.path().join("tool-cli")).expect("a file").permissions(),
     );
     assert_eq!(mode & 0o100, 0o100);
-    let help = run_script(&place, &["--help"]).expect(0).stdout;
+    let help = run_script(&temp_home, &["--help"]).expect(0).stdout;
     assert!(help.contains("calculate"), "{help}");
-    let help = run_script(&place, &["chart", "--help"]).expect(0).stdout;
+    let help = run_script(&temp_home, &["chart", "--help"]).expect(0).stdout;
     assert!(help.contains("--values NUMBER") && help.contains("--args JSON"), "{help}");
-    let run = run_script(&place, &["calculate", "--expression", "6 * 7"]).expect(0);
+    let run = run_script(&temp_home, &["calculate", "--expression", "6 * 7"]).expect(0);
     assert_eq!(run.stdout.trim_end(), "42");
-    let run = run_script(&place, &["--json", "chart", "--values", "3", "--values", "1.5", "--kind", "line"]).expect(0);
+    let run =
+        run_script(&temp_home, &["--json", "chart", "--values", "3", "--values", "1.5", "--kind", "line"]).expect(0);
     assert_eq!(run.json()["error"], Value::Null, "{}", run.stdout);
-    let run = run_script(&place, &["calculate"]).expect(2);
+    let run = run_script(&temp_home, &["calculate"]).expect(2);
     assert!(run.stderr.contains("the following arguments are required: --expression"), "{}", run.stderr);
-    let run = run_script(&place, &["chart", "--values", "x"]).expect(2);
+    let run = run_script(&temp_home, &["chart", "--values", "x"]).expect(2);
     assert!(run.stderr.contains("argument --values: expected a number"), "{}", run.stderr);
-    let run = run_script(&place, &["chart", "--values", "1", "--kind", "pie"]).expect(2);
+    let run = run_script(&temp_home, &["chart", "--values", "1", "--kind", "pie"]).expect(2);
     assert!(run.stderr.contains("expected one of: "), "{}", run.stderr);
 }
 
 #[test]
 fn a_script_passes_any_text_unchanged() {
     let schema = json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]});
-    let place = Place::with(&[entry(
+    let temp_home = TempHome::with(&[entry(
         "it",
         &Script::default().tool(json!({"name": "odd; $(x)", "inputSchema": schema}), json!({"content": []})),
     )]);
-    place.run("generate cli it --output tool-cli").expect(0);
+    temp_home.run("generate cli it --output tool-cli").expect(0);
     // Its JSON does not fit into a word of a command line.
     let long = "漢".repeat(30_000);
     for text in [
@@ -203,12 +204,12 @@ fn a_script_passes_any_text_unchanged() {
         "日本 🚀",
         long.as_str(),
     ] {
-        let run = run_script(&place, &["--raw", "echo", &format!("--message={text}")]).expect(0);
+        let run = run_script(&temp_home, &["--raw", "echo", &format!("--message={text}")]).expect(0);
         assert_eq!(run.stdout.trim_end_matches('\n'), text.trim_end_matches('\n'));
     }
-    run_script(&place, &["odd-x", "--message", "$(touch evil)"]).expect(0);
-    assert!(!place.path().join("evil").exists());
-    let missing = script_command(&place, &["echo", "--message", "x"]).with(|command| {
+    run_script(&temp_home, &["odd-x", "--message", "$(touch evil)"]).expect(0);
+    assert!(!temp_home.path().join("evil").exists());
+    let missing = script_command(&temp_home, &["echo", "--message", "x"]).with(|command| {
         command.env("ROPEWAY", "/no/such/program");
     });
     let run = missing.run().expect(127);
@@ -232,42 +233,43 @@ fn a_script_of_odd_tools_prints_its_help() {
 
 #[test]
 fn a_file_of_somebody_else_is_not_replaced() {
-    let place = Place::new();
-    place.write("mine.ts", "export const mine = 1;\n");
-    let run = place.run("generate ts --output mine.ts").expect(2);
+    let temp_home = TempHome::new();
+    temp_home.write("mine.ts", "export const mine = 1;\n");
+    let run = temp_home.run("generate ts --output mine.ts").expect(2);
     assert!(run.stderr.contains("has not written it"), "{}", run.stderr);
-    place.run("generate ts --output mine.ts --force").expect(0);
-    let first = std::fs::read_to_string(place.path().join("mine.ts")).expect("a file");
-    place.run("generate ts --output mine.ts").expect(0);
-    assert_eq!(std::fs::read_to_string(place.path().join("mine.ts")).expect("a file"), first);
-    assert_eq!(place.run("generate ts").expect(0).stdout, first);
+    temp_home.run("generate ts --output mine.ts --force").expect(0);
+    let first = std::fs::read_to_string(temp_home.path().join("mine.ts")).expect("a file");
+    temp_home.run("generate ts --output mine.ts").expect(0);
+    assert_eq!(std::fs::read_to_string(temp_home.path().join("mine.ts")).expect("a file"), first);
+    assert_eq!(temp_home.run("generate ts").expect(0).stdout, first);
 }
 
 #[test]
 fn the_path_of_a_program_is_a_server() {
-    let place = Place::new();
-    let program = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    let temp_home = TempHome::new();
+    let program =
+        temp_home.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
     let absolute = program.display().to_string();
     for path in [absolute.as_str(), "./server"] {
-        let run = place.ropeway(&["generate", "ts", path]).run().expect(0);
+        let run = temp_home.ropeway(&["generate", "ts", path]).run().expect(0);
         assert!(run.stdout.contains("calculate"), "{}", run.stdout);
     }
-    let run = place.run("generate ts ./nothing").expect(2);
+    let run = temp_home.run("generate ts ./nothing").expect(2);
     assert!(run.stderr.starts_with("error: `./nothing` does not exist\n"), "{}", run.stderr);
 }
 
 #[test]
 fn only_the_selected_tools_are_generated() {
-    let place = Place::new();
-    let code = place.run("generate rust --only calculate").expect(0).stdout;
+    let temp_home = TempHome::new();
+    let code = temp_home.run("generate rust --only calculate").expect(0).stdout;
     assert!(code.contains("pub async fn calculate(") && !code.contains("pub async fn chart("), "{code}");
-    let run = place.run("generate rust --only calculat").expect(2);
+    let run = temp_home.run("generate rust --only calculat").expect(2);
     assert!(run.stderr.contains("did you mean"), "{}", run.stderr);
-    let json = place.run("generate ts --only calculate --json").expect(0).json();
+    let json = temp_home.run("generate ts --only calculate --json").expect(0).json();
     assert_eq!((&json["server"], &json["tools"]), (&json!("demo"), &json!(1)));
-    let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
-    let run = place.run("generate ts").expect(2);
+    let temp_home = TempHome::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
+    let run = temp_home.run("generate ts").expect(2);
     assert!(run.stderr.contains("configured servers: a, b"), "{}", run.stderr);
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::Ropeway;
 use crate::chat::Model;
 use crate::chat_terminal::Window;
-use crate::place::{Place, entry};
+use crate::temp_home::{TempHome, entry};
 
 /// Returns a server that never responds, with a timeout longer than any test.
 fn stuck(alias: &str) -> Value {
@@ -19,14 +19,14 @@ fn stuck(alias: &str) -> Value {
 }
 
 /// Returns a hanging and an available server.
-fn beside_a_stuck_one() -> Place {
-    Place::with(&[stuck("stuck"), entry("good", &Script::default())])
+fn beside_a_stuck_one() -> TempHome {
+    TempHome::with(&[stuck("stuck"), entry("good", &Script::default())])
 }
 
 #[test]
 fn tools_lists_a_ready_server_while_another_one_hangs() {
-    let place = beside_a_stuck_one();
-    let mut running = place.ropeway(&["tools"]).start();
+    let temp_home = beside_a_stuck_one();
+    let mut running = temp_home.ropeway(&["tools"]).start();
     let mut lines = BufReader::new(running.child.stdout.take().expect("output")).lines();
     let first = lines.next().expect("a line").expect("text");
     assert!(first.starts_with("● good · "), "{first}");
@@ -37,20 +37,20 @@ fn tools_lists_a_ready_server_while_another_one_hangs() {
 
 #[test]
 fn tools_of_a_server_that_hangs_are_listed_from_memory() {
-    let place = Place::new();
-    let script = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    let temp_home = TempHome::new();
+    let script = temp_home.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
     let slow = json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}});
-    place.configure(&[slow, entry("good", &Script::default())]);
-    place.run("tools").expect(0);
-    place.write("server", "#!/bin/sh\nexec sleep 1000\n");
-    let run = place.run("tools").expect(5);
+    temp_home.configure(&[slow, entry("good", &Script::default())]);
+    temp_home.run("tools").expect(0);
+    temp_home.write("server", "#!/bin/sh\nexec sleep 1000\n");
+    let run = temp_home.run("tools").expect(5);
     assert!(run.stdout.contains("◐ slow · still connecting; 6 tools (cached)\n  slow.calculate("), "{}", run.stdout);
-    let run = place.run("tools --names").expect(0);
+    let run = temp_home.run("tools --names").expect(0);
     assert!(run.stdout.contains("good.echo\n") && run.stdout.contains("slow.time\n"), "{}", run.stdout);
-    let run = place.run("tools").expect(0);
+    let run = temp_home.run("tools").expect(0);
     assert!(run.stdout.contains("◐ slow · 6 tools (cached; starts on the first call)\n"), "{}", run.stdout);
-    let run = place.run("tools --find calculate").expect(0);
+    let run = temp_home.run("tools --find calculate").expect(0);
     assert!(run.stdout.contains("slow.calculate("), "{}", run.stdout);
 }
 
@@ -69,12 +69,12 @@ fn a_server_that_hangs_costs_two_seconds_once() {
     let commands =
         [("call echo message=hi", "hi\n"), ("tools --names", "good.echo\n"), ("tools --find echo", "good.echo(")];
     for (command, expected) in commands {
-        let place = beside_a_stuck_one();
-        let run = place.run(command);
+        let temp_home = beside_a_stuck_one();
+        let run = temp_home.run(command);
         assert!(run.stdout.contains(expected), "{}", run.stdout);
         assert!(format!("{}{}", run.stdout, run.stderr).contains("stuck"), "{}{}", run.stdout, run.stderr);
         let took = quickest(|| {
-            let run = place.run(command).expect(0);
+            let run = temp_home.run(command).expect(0);
             assert!(run.stdout.contains(expected), "{}", run.stdout);
         });
         // Less than the time for which a command waits.
@@ -84,10 +84,10 @@ fn a_server_that_hangs_costs_two_seconds_once() {
 
 #[test]
 fn a_list_waits_ten_seconds_for_a_server_that_was_not_ready_before() {
-    let place = beside_a_stuck_one();
-    place.run("tools --names");
+    let temp_home = beside_a_stuck_one();
+    temp_home.run("tools --names");
     // The connection timeout is an hour.
-    let words = || place.run("tools").expect(0).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = || temp_home.run("tools").expect(0).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = words();
     assert!(text.contains("✗ stuck · down the server was not ready within 10 s"), "{text}");
     let took = quickest(|| {
@@ -102,69 +102,69 @@ fn a_wrong_name_is_blamed_only_on_servers_that_may_have_it() {
     let run = beside_a_stuck_one().run("tools ecoh").expect(2);
     let unknown = "error: unknown server or tool `ecoh`\n  did you mean `echo`?\n";
     assert_eq!(run.stderr, format!("{unknown}  server `stuck` is still connecting and may have it\n"));
-    let place = Place::new();
-    let script = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    let temp_home = TempHome::new();
+    let script = temp_home.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
     let slow = json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}});
-    place.configure(&[slow, entry("good", &Script::default())]);
-    place.run("tools").expect(0);
-    place.write("server", "#!/bin/sh\nexec sleep 1000\n");
-    assert_eq!(place.run("tools ecoh").expect(2).stderr, unknown);
+    temp_home.configure(&[slow, entry("good", &Script::default())]);
+    temp_home.run("tools").expect(0);
+    temp_home.write("server", "#!/bin/sh\nexec sleep 1000\n");
+    assert_eq!(temp_home.run("tools ecoh").expect(2).stderr, unknown);
 }
 
 #[test]
 fn a_name_that_the_cache_knows_for_one_server_is_called_without_the_others() {
-    let place = beside_a_stuck_one();
-    place.run("tools good").expect(0);
-    let run = place.run("call echo message=hi").expect(0);
+    let temp_home = beside_a_stuck_one();
+    temp_home.run("tools good").expect(0);
+    let run = temp_home.run("call echo message=hi").expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
 }
 
 #[test]
 fn a_server_that_failed_slowly_is_left_alone_until_it_is_named() {
-    let place = Place::new();
+    let temp_home = TempHome::new();
     let failing = "#!/bin/sh\necho start >> starts\nsleep 1.2\necho no luck >&2\nexit 1\n";
-    let script = place.write("server", failing);
+    let script = temp_home.write("server", failing);
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
     let slow = json!({"alias": "slow", "command": script});
-    place.configure(&[slow.clone(), entry("good", &Script::default())]);
-    let starts = || std::fs::read_to_string(place.path().join("starts")).map_or(0, |text| text.lines().count());
-    place.run("tools").expect(0);
+    temp_home.configure(&[slow.clone(), entry("good", &Script::default())]);
+    let starts = || std::fs::read_to_string(temp_home.path().join("starts")).map_or(0, |text| text.lines().count());
+    temp_home.run("tools").expect(0);
     let before = starts();
-    let run = place.run("tools").expect(0);
+    let run = temp_home.run("tools").expect(0);
     let text = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("`no luck`") && text.contains("`ropeway tools slow` tries again"), "{text}");
-    let run = place.run("call ecoh message=hi").expect(2);
+    let run = temp_home.run("call ecoh message=hi").expect(2);
     assert!(run.stderr.contains("did you mean `echo`"), "{}", run.stderr);
-    place.run("resources").expect(0);
+    temp_home.run("resources").expect(0);
     assert_eq!(starts(), before);
     // A command names it, the file has changed, or a time limit is given.
-    place.run("tools slow").expect(3);
+    temp_home.run("tools slow").expect(3);
     assert!(starts() > before);
     let before = starts();
-    place.run("tools --timeout 60").expect(0);
+    temp_home.run("tools --timeout 60").expect(0);
     assert!(starts() > before);
     let before = starts();
-    place.configure(&[entry("good", &Script::default()), slow]);
-    place.run("tools").expect(0);
+    temp_home.configure(&[entry("good", &Script::default()), slow]);
+    temp_home.run("tools").expect(0);
     assert!(starts() > before);
     // A success is remembered, too.
-    place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
-    place.run("health slow").expect(0);
-    let run = place.run("tools").expect(0);
+    temp_home.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    temp_home.run("health slow").expect(0);
+    let run = temp_home.run("tools").expect(0);
     assert!(run.stdout.contains("● slow · 6 tools"), "{}", run.stdout);
 }
 
 #[test]
 fn a_timeout_replaces_the_short_limit_of_a_cached_server() {
-    let place = Place::new();
+    let temp_home = TempHome::new();
     let ropeway = env!("CARGO_BIN_EXE_ropeway");
-    let script = place.write("server", &format!("#!/bin/sh\nexec {ropeway} demo-server\n"));
+    let script = temp_home.write("server", &format!("#!/bin/sh\nexec {ropeway} demo-server\n"));
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
-    place.configure(&[json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}})]);
-    place.run("tools").expect(0);
-    place.write("server", &format!("#!/bin/sh\nsleep 7\nexec {ropeway} demo-server\n"));
-    let run = place.run("tools --timeout 120").expect(0);
+    temp_home.configure(&[json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}})]);
+    temp_home.run("tools").expect(0);
+    temp_home.write("server", &format!("#!/bin/sh\nsleep 7\nexec {ropeway} demo-server\n"));
+    let run = temp_home.run("tools --timeout 120").expect(0);
     assert!(run.stdout.contains("● slow · 6 tools"), "{}", run.stdout);
 }
 
@@ -183,26 +183,26 @@ fn a_call_by_the_name_of_a_tool_goes_on_without_a_server_that_hangs() {
 
 #[test]
 fn a_call_is_refused_while_another_owner_is_connecting() {
-    let place = Place::new();
-    let script = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    let temp_home = TempHome::new();
+    let script = temp_home.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
     let slow = json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}});
     let quick = json!({"alias": "quick", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
-    place.configure(&[slow, quick]);
-    place.run("tools").expect(0);
-    place.write("server", "#!/bin/sh\nexec sleep 1000\n");
-    let run = place.run("call time").expect(2);
+    temp_home.configure(&[slow, quick]);
+    temp_home.run("tools").expect(0);
+    temp_home.write("server", "#!/bin/sh\nexec sleep 1000\n");
+    let run = temp_home.run("call time").expect(2);
     assert_eq!(
         run.stderr,
         "error: tool `time` is ambiguous: server `slow` is still connecting and may have it too\n  name the server: `quick.time` or `slow.time`\n"
     );
-    place.run("call quick.time").expect(0);
+    temp_home.run("call quick.time").expect(0);
 }
 
 #[test]
 fn a_prompt_is_answered_without_a_server_that_hangs() {
     let model = Model::saying([ScriptedReply::text("Hello!")]);
-    model.place.configure(&[stuck("stuck"), entry("good", &Script::default())]);
+    model.temp_home.configure(&[stuck("stuck"), entry("good", &Script::default())]);
     let run = model.chat(&["-p", "hi"]).run().expect(0);
     assert_eq!(run.stdout, "Hello!\n");
     assert!(run.stderr.contains("◐ stuck · still connecting\n"), "{}", run.stderr);
@@ -211,7 +211,7 @@ fn a_prompt_is_answered_without_a_server_that_hangs() {
 #[test]
 fn a_chat_opens_and_answers_while_a_server_hangs() {
     let model = Model::saying([ScriptedReply::text("First."), ScriptedReply::text("Second.")]);
-    model.place.configure(&[stuck("stuck"), entry("good", &Script::default())]);
+    model.temp_home.configure(&[stuck("stuck"), entry("good", &Script::default())]);
     let mut window = Window::open(model.chat(&[]));
     window.see("◐ stuck · still connecting");
     window.see("› ");
@@ -230,7 +230,7 @@ fn a_chat_opens_and_answers_while_a_server_hangs() {
 #[test]
 fn a_chat_says_that_tools_are_still_loading() {
     let model = Model::saying([]);
-    model.place.configure(&[stuck("stuck")]);
+    model.temp_home.configure(&[stuck("stuck")]);
     let mut window = Window::open(model.chat(&[]));
     window.see(" · tools still loading · /help for commands");
     window.see("› ");
@@ -239,16 +239,16 @@ fn a_chat_says_that_tools_are_still_loading() {
 }
 
 /// Creates a place with this script as the program `npx`.
-fn with_npx(script: &str) -> (Place, Ropeway) {
-    let place = Place::new();
-    let npx = place.path().join("npx");
+fn with_npx(script: &str) -> (TempHome, Ropeway) {
+    let temp_home = TempHome::new();
+    let npx = temp_home.path().join("npx");
     std::fs::write(&npx, format!("#!/bin/sh\n{script}\n")).expect("a file");
     std::fs::set_permissions(&npx, std::fs::Permissions::from_mode(0o755)).expect("a program");
-    place.configure(&[json!({
+    temp_home.configure(&[json!({
         "alias": "fetched", "command": npx, "args": ["-y", "server"], "timeouts": {"connect": "1s", "download": "10m"},
     })]);
-    let tools = place.ropeway(&["tools"]);
-    (place, tools)
+    let tools = temp_home.ropeway(&["tools"]);
+    (temp_home, tools)
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::chat_terminal::Window;
-use crate::home::Home;
-use crate::place::TRUST;
+use crate::client_files::Home;
+use crate::temp_home::TRUST;
 
 /// The secrets in the files of the clients.
 const SECRETS: [&str; 6] = [

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::chat_terminal::Window;
-use crate::home::Home;
+use crate::client_files::Home;
 
 const TOKEN: &str = "ghp_0123456789abcdefghij";
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::home::{Home, demo};
+use crate::client_files::{Home, demo};
 
 /// The clients and their files below the home folder.
 const CLIENTS: [(&str, &str); 7] = [
@@ -80,7 +80,7 @@ fn an_installed_entry_is_found_by_import() {
 fn an_installed_entry_starts_a_gateway() {
     let home = home();
     let trust = home.command(&["trust"]).with(|command| {
-        command.env_remove(crate::place::TRUST);
+        command.env_remove(crate::temp_home::TRUST);
     });
     trust.run().expect(0);
     home.run(&["install", "cursor"]).expect(0);
@@ -89,7 +89,7 @@ fn an_installed_entry_starts_a_gateway() {
     assert_eq!(entry["command"], env!("CARGO_BIN_EXE_ropeway"));
     let args: Vec<&str> = entry["args"].as_array().expect("args").iter().filter_map(Value::as_str).collect();
     let command = home.command(&args).with(|command| {
-        command.env_remove(crate::place::TRUST).current_dir("/").stdin(Stdio::piped());
+        command.env_remove(crate::temp_home::TRUST).current_dir("/").stdin(Stdio::piped());
     });
     let mut running = command.start();
     let mut input = running.child.stdin.take().expect("a pipe");

@@ -4,7 +4,7 @@ use ropeway_testing::ModelAnswer;
 
 use crate::chat::Model;
 use crate::chat_terminal::Window;
-use crate::place::Place;
+use crate::temp_home::TempHome;
 use crate::{Ropeway, Run};
 
 const CTRL_C: &str = "\u{3}";
@@ -35,10 +35,10 @@ fn ctrl_c_clears_a_status_line_and_resets_the_cursor() {
 
 #[test]
 fn ctrl_c_ends_the_line_of_a_question_and_of_events() {
-    let place = Place::new();
-    place.write("ropeway.yaml", "servers: []\n");
-    let ask = place.ropeway(&["trust"]).with(|command| {
-        command.env_remove(crate::place::TRUST);
+    let temp_home = TempHome::new();
+    temp_home.write("ropeway.yaml", "servers: []\n");
+    let ask = temp_home.ropeway(&["trust"]).with(|command| {
+        command.env_remove(crate::temp_home::TRUST);
     });
     for (ropeway, words) in [(ask, "[y/N] "), (Ropeway::new(&["events"]), "ready")] {
         let (shown, run) = interrupt(ropeway, words);
@@ -64,7 +64,7 @@ fn ctrl_c_writes_no_line_where_no_terminal_shows_it() {
     while child.others().is_empty() && began.elapsed() < crate::chat::PATIENCE {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    crate::mark::signal("INT", child.child.id());
+    crate::process_marker::signal("INT", child.child.id());
     let run = child.end();
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(130), "", ""));
 }

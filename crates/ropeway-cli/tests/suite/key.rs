@@ -4,21 +4,21 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use crate::place::Place;
 use crate::serve::{MODERN, Serving, entry, text_of};
+use crate::temp_home::TempHome;
 
 /// Creates a place whose gateway needs keys.
-fn keyed(servers: &[Value], gateway: Value) -> Place {
-    let place = Place::new();
+fn keyed(servers: &[Value], gateway: Value) -> TempHome {
+    let temp_home = TempHome::new();
     let mut gateway = gateway;
     gateway["auth"] = json!({"keys_file": "keys.json"});
-    place.write("ropeway.yaml", &json!({"gateway": gateway, "servers": servers}).to_string());
-    place
+    temp_home.write("ropeway.yaml", &json!({"gateway": gateway, "servers": servers}).to_string());
+    temp_home
 }
 
 /// Makes a key.
-fn new_key(place: &Place, more: &str) -> String {
-    place.run(&format!("key new {more}")).expect(0).stdout.trim().to_owned()
+fn new_key(temp_home: &TempHome, more: &str) -> String {
+    temp_home.run(&format!("key new {more}")).expect(0).stdout.trim().to_owned()
 }
 
 fn status(response: &str) -> u16 {
@@ -39,10 +39,10 @@ fn calculate(serving: &Serving, key: Option<&str>) -> String {
 
 #[test]
 fn a_key_is_made_used_limited_and_revoked() {
-    let place = keyed(&[entry("demo")], json!({}));
-    let alice = new_key(&place, "alice --expires 30d");
-    let ci = new_key(&place, "ci --rate 2/h --tools calculate");
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = keyed(&[entry("demo")], json!({}));
+    let alice = new_key(&temp_home, "alice --expires 30d");
+    let ci = new_key(&temp_home, "ci --rate 2/h --tools calculate");
+    let serving = Serving::in_place(&temp_home, &[]);
     assert_eq!(status(&calculate(&serving, None)), 401);
     assert_eq!(status(&calculate(&serving, Some("rw_00000000_x"))), 401);
     let answer = calculate(&serving, Some(&alice));
@@ -54,9 +54,9 @@ fn a_key_is_made_used_limited_and_revoked() {
     assert!(status(&limited) == 429 && limited.to_lowercase().contains("\r\nretry-after: "), "{limited}");
     assert!(limited.contains("\"id\":9") && limited.contains("retryAfterMs"), "{limited}");
     // A key that is made while the gateway runs works at once, and a revoked one does not.
-    let bob = new_key(&place, "bob");
+    let bob = new_key(&temp_home, "bob");
     assert_eq!(status(&calculate(&serving, Some(&bob))), 200);
-    place.run("key revoke alice").expect(0);
+    temp_home.run("key revoke alice").expect(0);
     assert_eq!(status(&calculate(&serving, Some(&alice))), 401);
     assert_eq!(status(&calculate(&serving, Some(&bob))), 200);
     let run = serving.end().expect(0);
@@ -67,30 +67,30 @@ fn a_key_is_made_used_limited_and_revoked() {
 
 #[test]
 fn a_key_is_printed_once_and_stored_as_a_digest() {
-    let place = keyed(&[], json!({}));
-    let run = place.run("key new alice").expect(0);
+    let temp_home = keyed(&[], json!({}));
+    let run = temp_home.run("key new alice").expect(0);
     let key = run.stdout.trim();
     assert!(key.starts_with("rw_") && key.len() == 55 && run.stdout.lines().count() == 1, "{}", run.stdout);
     assert!(run.stderr.contains("added key `alice` (id ") && !run.stderr.contains(key), "{}", run.stderr);
-    let file = place.path().join("keys.json");
+    let file = temp_home.path().join("keys.json");
     assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
     assert!(!std::fs::read_to_string(&file).expect("a file").contains(&key[12..]));
     for command in ["key list", "key list --json", "key revoke alice --json"] {
-        let run = place.run(command).expect(0);
+        let run = temp_home.run(command).expect(0);
         assert!(run.stdout.contains("alice") && !run.stdout.contains(&key[12..]), "{}", run.stdout);
     }
-    assert_eq!(place.run("key list").expect(0).stdout, "no keys\n");
+    assert_eq!(temp_home.run("key list").expect(0).stdout, "no keys\n");
 }
 
 #[test]
 fn a_key_is_described_as_json() {
-    let place = keyed(&[entry("demo")], json!({"profiles": {"coding": {}}}));
-    let made = place
+    let temp_home = keyed(&[entry("demo")], json!({"profiles": {"coding": {}}}));
+    let made = temp_home
         .run("key new ci --expires 1h --profile coding --tools a --tools b.* --rate 5/s --calls 3 --json")
         .expect(0)
         .json();
     assert!(made["key"].as_str().is_some_and(|key| key.starts_with("rw_")), "{made}");
-    let listed = place.run("key list --json").expect(0).json();
+    let listed = temp_home.run("key list --json").expect(0).json();
     let key = &listed["keys"][0];
     assert_eq!(
         (&key["name"], &key["profiles"], &key["tools"]),
@@ -98,18 +98,18 @@ fn a_key_is_described_as_json() {
     );
     assert_eq!((&key["limits"], &key["expired"]), (&json!({"rate": "5/s", "calls": 3}), &json!(false)));
     assert_eq!(key["id"], made["id"]);
-    let revoked = place.run(&format!("key revoke {} --json", made["id"].as_str().expect("an id"))).expect(0).json();
+    let revoked = temp_home.run(&format!("key revoke {} --json", made["id"].as_str().expect("an id"))).expect(0).json();
     assert_eq!(revoked["revoked"][0]["name"], "ci");
 }
 
 #[test]
 fn a_key_becomes_an_operator_and_an_ordinary_client_again() {
-    let place = keyed(&[entry("demo")], json!({}));
-    let alice = new_key(&place, "alice");
-    let ops = new_key(&place, "ops --operator");
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = keyed(&[entry("demo")], json!({}));
+    let alice = new_key(&temp_home, "alice");
+    let ops = new_key(&temp_home, "ops --operator");
+    let serving = Serving::in_place(&temp_home, &[]);
     let top = |key: &str| {
-        let top = place.ropeway(&["top", &serving.url, "--once", "--json"]);
+        let top = temp_home.ropeway(&["top", &serving.url, "--once", "--json"]);
         top.with(|command| {
             command.env("ROPEWAY_KEY", key);
         })
@@ -119,7 +119,7 @@ fn a_key_becomes_an_operator_and_an_ordinary_client_again() {
     let wrong = top("wrong").expect(4);
     assert!(wrong.stderr.contains("rejects the key"), "{}", wrong.stderr);
     let events = |key: &str| {
-        let events = place.ropeway(&["events", &serving.url, "--timeout", "2s"]);
+        let events = temp_home.ropeway(&["events", &serving.url, "--timeout", "2s"]);
         events
             .with(|command| {
                 command.env("ROPEWAY_KEY", key);
@@ -130,31 +130,31 @@ fn a_key_becomes_an_operator_and_an_ordinary_client_again() {
     assert!(events(&alice).expect(4).stderr.contains("need the key of an operator"));
     let refused = top(&alice).expect(4);
     assert!(refused.stderr.contains("`ropeway key new NAME --operator`"), "{}", refused.stderr);
-    let changed = place.run("key set alice --operator").expect(0);
+    let changed = temp_home.run("key set alice --operator").expect(0);
     assert!(changed.stdout.starts_with("key `alice` (id ") && changed.stdout.ends_with(") is an operator\n"));
     top(&alice).expect(0);
-    let listed = place.run("key list --json").expect(0).json();
+    let listed = temp_home.run("key list --json").expect(0).json();
     assert_eq!((&listed["keys"][0]["operator"], &listed["keys"][1]["operator"]), (&json!(true), &json!(true)));
-    assert!(place.run("key list").expect(0).stdout.contains("operator"));
-    let changed = place.run("key set alice --no-operator --json").expect(0).json();
+    assert!(temp_home.run("key list").expect(0).stdout.contains("operator"));
+    let changed = temp_home.run("key set alice --no-operator --json").expect(0).json();
     assert_eq!(changed["changed"][0]["operator"], false);
     top(&alice).expect(4);
-    assert!(place.run("key set alise --operator").expect(2).stderr.contains("did you mean `alice`?"));
-    place.run("key set alice").expect(2);
-    place.run("key set alice --operator --no-operator").expect(2);
+    assert!(temp_home.run("key set alise --operator").expect(2).stderr.contains("did you mean `alice`?"));
+    temp_home.run("key set alice").expect(2);
+    temp_home.run("key set alice --operator --no-operator").expect(2);
     serving.end().expect(0);
 }
 
 #[test]
 fn mistakes_are_explained() {
-    let place = keyed(&[entry("demo")], json!({"profiles": {"coding": {}}}));
+    let temp_home = keyed(&[entry("demo")], json!({"profiles": {"coding": {}}}));
     let fails = |command: &str, words: &str| {
-        let run = place.run(command).expect(2);
+        let run = temp_home.run(command).expect(2);
         assert!(run.stderr.contains(words), "{command}: {}", run.stderr);
     };
     fails("key list", "try `ropeway key new NAME --file ");
     fails("serve --listen 127.0.0.1:0", "try `ropeway key new NAME --file ");
-    new_key(&place, "alice");
+    new_key(&temp_home, "alice");
     fails("key new alice", "a key named `alice` already exists");
     fails("key new 'a b'", "is not a name of up to 64 letters");
     fails("key new bob --tools '{'", "glob of key `bob`");
@@ -162,14 +162,14 @@ fn mistakes_are_explained() {
     fails("key new bob --rate 10", "expected a rate such as `10/s`");
     fails("key new bob --expires soon", "expected a duration greater than zero");
     fails("key revoke alise", "did you mean `alice`?");
-    let file = place.path().join("keys.json");
+    let file = temp_home.path().join("keys.json");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).expect("a mode");
     fails("key list", "try `chmod 600 ");
     fails("serve --listen 127.0.0.1:0", "other users can change `");
     std::fs::write(&file, "{").expect("a file");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("a mode");
     fails("serve --listen 127.0.0.1:0", "is not a valid key file");
-    let plain = Place::with(&[entry("demo")]);
+    let plain = TempHome::with(&[entry("demo")]);
     let run = plain.run("key new alice").expect(2);
     assert!(run.stderr.contains("`gateway.auth.keys_file` is not set"), "{}", run.stderr);
     plain.run("key new alice --file keys.json").expect(0);
@@ -177,9 +177,9 @@ fn mistakes_are_explained() {
 
 #[test]
 fn other_machines_may_be_served_with_keys() {
-    let place = keyed(&[entry("demo")], json!({}));
-    let key = new_key(&place, "alice");
-    let serving = Serving::start(place.ropeway(&["serve", "--listen", "0.0.0.0:0", "--json"]));
+    let temp_home = keyed(&[entry("demo")], json!({}));
+    let key = new_key(&temp_home, "alice");
+    let serving = Serving::start(temp_home.ropeway(&["serve", "--listen", "0.0.0.0:0", "--json"]));
     assert!(serving.url.starts_with("http://0.0.0.0:"), "{}", serving.url);
     let port = serving.address().rsplit(':').next().expect("a port").to_owned();
     let local = Serving { url: format!("http://127.0.0.1:{port}/mcp"), ..serving };
@@ -190,19 +190,19 @@ fn other_machines_may_be_served_with_keys() {
 
 #[test]
 fn rights_and_rates_of_the_configuration_are_reloaded() {
-    let place = keyed(&[entry("demo")], json!({}));
-    let key = new_key(&place, "alice");
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = keyed(&[entry("demo")], json!({}));
+    let key = new_key(&temp_home, "alice");
+    let serving = Serving::in_place(&temp_home, &[]);
     assert_eq!(status(&calculate(&serving, Some(&key))), 200);
     let gateway = json!({"auth": {"keys_file": "keys.json"}, "limits": {"rate": "1/h"}});
-    place.write("ropeway.yaml", &json!({"gateway": gateway, "servers": [entry("demo")]}).to_string());
+    temp_home.write("ropeway.yaml", &json!({"gateway": gateway, "servers": [entry("demo")]}).to_string());
     let until = std::time::Instant::now() + crate::serve::PATIENCE;
     while status(&calculate(&serving, Some(&key))) != 429 {
         assert!(std::time::Instant::now() < until, "the rate was not applied");
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     // Without authentication, the gateway needs a restart.
-    place.write("ropeway.yaml", &json!({"servers": [entry("demo")]}).to_string());
+    temp_home.write("ropeway.yaml", &json!({"servers": [entry("demo")]}).to_string());
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!(status(&calculate(&serving, None)), 401);
     let run = serving.end().expect(0);

@@ -32,10 +32,10 @@ use self::authorization_server::AuthorizationServer;
 use self::wire::Answer;
 use crate::chat::Model;
 use crate::chat_terminal::{CTRL_D, PROMPT, Window};
-use crate::mark::signal;
-use crate::place::Place;
+use crate::fault_run::Site;
+use crate::process_marker::signal;
 use crate::serve::Serving;
-use crate::trial::Site;
+use crate::temp_home::TempHome;
 use crate::{Ropeway, Run, Running};
 
 /// Beginnings of the tokens and secrets that the server issues.
@@ -67,8 +67,8 @@ impl Protected {
     }
 
     /// Creates a place whose configuration has the server as `web`.
-    fn place(&self) -> Place {
-        Place::with(&[json!({"alias": "web", "url": self.server.mcp()})])
+    fn temp_home(&self) -> TempHome {
+        TempHome::with(&[json!({"alias": "web", "url": self.server.mcp()})])
     }
 }
 
@@ -133,9 +133,9 @@ fn end(running: Running, rest: JoinHandle<String>) -> Run {
 }
 
 /// Signs in to `web`.
-fn log_in(place: &Place, server: &AuthorizationServer, more: &[&str]) -> Run {
+fn log_in(temp_home: &TempHome, server: &AuthorizationServer, more: &[&str]) -> Run {
     let words = [&["login", "web", "--no-browser"], more].concat();
-    sign_in_with(place.ropeway(&words), server)
+    sign_in_with(temp_home.ropeway(&words), server)
 }
 
 /// Signs in with a command that prints the URL.
@@ -164,25 +164,25 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).expect("a file").permissions().mode() & 0o777
 }
 
-fn tokens_folder(place: &Place) -> PathBuf {
-    place.path().join(".local/state/ropeway/tokens")
+fn tokens_folder(temp_home: &TempHome) -> PathBuf {
+    temp_home.path().join(".local/state/ropeway/tokens")
 }
 
 #[test]
 fn a_sign_in_with_a_browser_lets_calls_work() {
     let protected = Protected::start();
-    let place = protected.place();
-    let refused = place.run("call web.scopes").expect(4);
+    let temp_home = protected.temp_home();
+    let refused = temp_home.run("call web.scopes").expect(4);
     assert!(refused.stderr.contains("server `web` needs authentication\n"), "{}", refused.stderr);
     assert!(refused.stderr.contains("run `ropeway login web`"), "{}", refused.stderr);
 
-    let browser = place.write("browser", "#!/bin/sh\nprintf '%s' \"$1\" > url.part\nmv url.part url\n");
+    let browser = temp_home.write("browser", "#!/bin/sh\nprintf '%s' \"$1\" > url.part\nmv url.part url\n");
     std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).expect("permissions");
-    let running = place.ropeway(&["login", "web", "--scope", "files:read"]).with(|command| {
+    let running = temp_home.ropeway(&["login", "web", "--scope", "files:read"]).with(|command| {
         command.env("BROWSER", &browser);
     });
     let running = running.start();
-    let (file, began) = (place.path().join("url"), Instant::now());
+    let (file, began) = (temp_home.path().join("url"), Instant::now());
     while !file.exists() {
         assert!(began.elapsed() < PATIENCE, "no browser was opened");
         std::thread::sleep(Duration::from_millis(10));
@@ -193,11 +193,11 @@ fn a_sign_in_with_a_browser_lets_calls_work() {
     assert_eq!(run.stdout, "signed in to `web` · scopes: files:read · stored: 0600 file\n");
     assert_no_secrets(&run);
 
-    let run = place.run("call web.scopes").expect(0);
+    let run = temp_home.run("call web.scopes").expect(0);
     assert_eq!(run.stdout, "files:read\n");
-    let verbose = place.run("call web.scopes -vv").expect(0);
+    let verbose = temp_home.run("call web.scopes -vv").expect(0);
     assert_no_secrets(&verbose);
-    let folder = tokens_folder(&place);
+    let folder = tokens_folder(&temp_home);
     assert_eq!(mode(&folder), 0o700);
     for entry in std::fs::read_dir(&folder).expect("a folder") {
         assert_eq!(mode(&entry.expect("an entry").path()), 0o600);
@@ -207,26 +207,27 @@ fn a_sign_in_with_a_browser_lets_calls_work() {
 #[test]
 fn a_url_needs_no_configuration() {
     let protected = Protected::start();
-    let place = Place::new();
+    let temp_home = TempHome::new();
     let url = protected.server.mcp();
-    let refused = place.run(&format!("call {url} scopes")).expect(4);
+    let refused = temp_home.run(&format!("call {url} scopes")).expect(4);
     assert!(refused.stderr.contains(&format!("run `ropeway login {url}`")), "{}", refused.stderr);
     let (running, page, rest) =
-        start_and_find_url(place.ropeway(&["login", &url, "--no-browser", "--json"]), &protected.server);
+        start_and_find_url(temp_home.ropeway(&["login", &url, "--no-browser", "--json"]), &protected.server);
     get(&approve(&page));
     let run = end(running, rest).expect(0);
     let document = run.json();
     assert_eq!(document["server"], url);
     assert_eq!((&document["issuer"], &document["stored"]), (&json!(protected.server.url), &json!("0600 file")));
     assert_no_secrets(&run);
-    place.run(&format!("call {url} scopes")).expect(0);
+    temp_home.run(&format!("call {url} scopes")).expect(0);
 }
 
 #[test]
 fn other_requests_to_the_callback_do_not_disturb_a_sign_in() {
     let protected = Protected::start();
-    let place = protected.place();
-    let (running, url, rest) = start_and_find_url(place.ropeway(&["login", "web", "--no-browser"]), &protected.server);
+    let temp_home = protected.temp_home();
+    let (running, url, rest) =
+        start_and_find_url(temp_home.ropeway(&["login", "web", "--no-browser"]), &protected.server);
     let callback = approve(&url);
     let origin = Url::parse(&callback).expect("a URL").origin().ascii_serialization();
     assert!(get(&format!("{origin}/favicon.ico")).starts_with("HTTP/1.1 404"));
@@ -246,8 +247,9 @@ fn other_requests_to_the_callback_do_not_disturb_a_sign_in() {
 #[test]
 fn a_second_callback_is_answered_and_ignored() {
     let protected = Protected::start();
-    let place = protected.place();
-    let (running, url, rest) = start_and_find_url(place.ropeway(&["login", "web", "--no-browser"]), &protected.server);
+    let temp_home = protected.temp_home();
+    let (running, url, rest) =
+        start_and_find_url(temp_home.ropeway(&["login", "web", "--no-browser"]), &protected.server);
     let callback = approve(&url);
     // The server answers no request before the second callback.
     let paused = protected.server.state();
@@ -267,8 +269,9 @@ fn a_second_callback_is_answered_and_ignored() {
 fn a_refused_sign_in_ends_with_4() {
     let protected = Protected::start();
     protected.server.change(|behaviour| behaviour.denies = true);
-    let place = protected.place();
-    let (running, url, rest) = start_and_find_url(place.ropeway(&["login", "web", "--no-browser"]), &protected.server);
+    let temp_home = protected.temp_home();
+    let (running, url, rest) =
+        start_and_find_url(temp_home.ropeway(&["login", "web", "--no-browser"]), &protected.server);
     assert!(get(&approve(&url)).contains("Sign-in refused"));
     let run = end(running, rest).expect(4);
     assert!(run.stderr.contains("could not sign in to `web`"), "{}", run.stderr);
@@ -277,13 +280,13 @@ fn a_refused_sign_in_ends_with_4() {
 #[test]
 fn a_sign_in_that_nothing_finishes_times_out() {
     let protected = Protected::start();
-    let place = protected.place();
-    let run = place.run("login web --no-browser --timeout 1s").expect(5);
+    let temp_home = protected.temp_home();
+    let run = temp_home.run("login web --no-browser --timeout 1s").expect(5);
     assert!(run.stderr.contains("was not finished within 1 s"), "{}", run.stderr);
     assert!(run.stderr.contains("`ropeway login web`"), "{}", run.stderr);
     protected.server.answer("/token", Answer::Silent);
     let (running, url, rest) =
-        start_and_find_url(place.ropeway(&["login", "web", "--no-browser", "--timeout", "5s"]), &protected.server);
+        start_and_find_url(temp_home.ropeway(&["login", "web", "--no-browser", "--timeout", "5s"]), &protected.server);
     get(&approve(&url));
     end(running, rest).expect(5);
 }
@@ -292,8 +295,9 @@ fn a_sign_in_that_nothing_finishes_times_out() {
 fn a_token_endpoint_that_answers_html_is_named() {
     let protected = Protected::start();
     protected.server.answer("/token", Answer::html(200));
-    let place = protected.place();
-    let (running, url, rest) = start_and_find_url(place.ropeway(&["login", "web", "--no-browser"]), &protected.server);
+    let temp_home = protected.temp_home();
+    let (running, url, rest) =
+        start_and_find_url(temp_home.ropeway(&["login", "web", "--no-browser"]), &protected.server);
     get(&approve(&url));
     let run = end(running, rest).expect(3);
     assert!(run.stderr.contains("/token"), "{}", run.stderr);
@@ -302,8 +306,8 @@ fn a_token_endpoint_that_answers_html_is_named() {
 #[test]
 fn a_callback_is_pasted_at_a_terminal() {
     let protected = Protected::start();
-    let place = protected.place();
-    let mut window = Window::sized(place.ropeway(&["login", "web", "--paste"]), 2000, |command| {
+    let temp_home = protected.temp_home();
+    let mut window = Window::sized(temp_home.ropeway(&["login", "web", "--paste"]), 2000, |command| {
         command.env("NO_COLOR", "1");
     });
     window.see("in a browser on any machine:");
@@ -318,14 +322,14 @@ fn a_callback_is_pasted_at_a_terminal() {
     window.press(&format!("{query}\r"));
     window.see("signed in to `web`");
     window.end().expect(0);
-    assert_eq!(place.run("call web.scopes").expect(0).stdout, "");
+    assert_eq!(temp_home.run("call web.scopes").expect(0).stdout, "");
 }
 
 #[test]
 fn a_callback_is_pasted_through_a_pipe() {
     let protected = Protected::start();
-    let place = protected.place();
-    let ropeway = place.ropeway(&["login", "web", "--paste"]).with(|command| {
+    let temp_home = protected.temp_home();
+    let ropeway = temp_home.ropeway(&["login", "web", "--paste"]).with(|command| {
         command.stdin(Stdio::piped());
     });
     let (mut running, url, rest) = start_and_find_url(ropeway, &protected.server);
@@ -337,31 +341,31 @@ fn a_callback_is_pasted_through_a_pipe() {
 #[test]
 fn a_device_code_signs_in_without_a_browser() {
     let protected = Protected::start();
-    let place = protected.place();
-    let mut window = Window::open(place.ropeway(&["login", "web"]));
+    let temp_home = protected.temp_home();
+    let mut window = Window::open(temp_home.ropeway(&["login", "web"]));
     // Without a browser, a server with a device flow uses it.
     window.see("on any device: visit");
     window.see(&format!("{}/activate", protected.server.url));
     window.see("enter the code WDJB-MJHT");
     window.see("signed in to `web`");
     window.end().expect(0);
-    place.run("call web.scopes").expect(0);
+    temp_home.run("call web.scopes").expect(0);
 }
 
 #[test]
 fn sign_ins_are_listed_moved_and_removed() {
     let protected = Protected::start();
-    let place = protected.place();
-    assert_eq!(place.run("auth status").expect(0).stdout, "no sign-ins; sign in with `ropeway login SERVER`\n");
-    place.run("auth export tokens.txt").expect(2);
-    log_in(&place, &protected.server, &["--scope", "a", "--scope", "b"]);
-    log_in(&place, &protected.server, &["--account", "work"]);
-    let status = place.run("auth status").expect(0);
+    let temp_home = protected.temp_home();
+    assert_eq!(temp_home.run("auth status").expect(0).stdout, "no sign-ins; sign in with `ropeway login SERVER`\n");
+    temp_home.run("auth export tokens.txt").expect(2);
+    log_in(&temp_home, &protected.server, &["--scope", "a", "--scope", "b"]);
+    log_in(&temp_home, &protected.server, &["--account", "work"]);
+    let status = temp_home.run("auth status").expect(0);
     for words in ["● signed in", "web", "work", &protected.server.url, "a b", "0600 file"] {
         assert!(status.stdout.contains(words), "{words}\n{}", status.stdout);
     }
     assert_no_secrets(&status);
-    let status = place.run("auth status --json").expect(0);
+    let status = temp_home.run("auth status --json").expect(0);
     assert_no_secrets(&status);
     let entries = status.json()["sign_ins"].as_array().cloned().expect("a list");
     assert_eq!(entries.len(), 2);
@@ -369,16 +373,16 @@ fn sign_ins_are_listed_moved_and_removed() {
     assert_eq!((&entries[0]["account"], &entries[1]["account"]), (&Value::Null, &json!("work")));
     assert_eq!(entries[0]["state"], "valid");
 
-    let passphrase = place.write("passphrase", "correct horse\nignored\n");
+    let passphrase = temp_home.write("passphrase", "correct horse\nignored\n");
     let passphrase = passphrase.display();
-    let run = place.run(&format!("auth export tokens.txt --passphrase-file {passphrase}")).expect(0);
+    let run = temp_home.run(&format!("auth export tokens.txt --passphrase-file {passphrase}")).expect(0);
     assert!(run.stderr.starts_with("exported 2 sign-ins to tokens.txt"), "{}", run.stderr);
-    let exported = place.path().join("tokens.txt");
+    let exported = temp_home.path().join("tokens.txt");
     assert_eq!(mode(&exported), 0o600);
     let text = std::fs::read_to_string(&exported).expect("a file");
     assert!(SECRETS.iter().all(|secret| !text.contains(secret)));
 
-    let other = protected.place();
+    let other = protected.temp_home();
     other.write("tokens.txt", &text);
     other.write("wrong", "wrong horse\n");
     let wrong = other.run("auth import tokens.txt --passphrase-file wrong").expect(2);
@@ -388,16 +392,16 @@ fn sign_ins_are_listed_moved_and_removed() {
     assert_eq!(run.stderr, "imported 2 sign-ins\n");
     assert_eq!(other.run("call web.scopes").expect(0).stdout, "a b\n");
 
-    let run = place.run("logout web --account work").expect(0);
+    let run = temp_home.run("logout web --account work").expect(0);
     assert_eq!(run.stdout, "signed out of `web` as `work` · tokens revoked\n");
     assert!(!protected.server.requests("/revoke").is_empty());
-    assert_eq!(place.run("logout web --account work").expect(0).stdout, "not signed in to `web`\n");
+    assert_eq!(temp_home.run("logout web --account work").expect(0).stdout, "not signed in to `web`\n");
     protected.server.answer("/revoke", Answer::html(500));
-    let run = place.run("logout --all").expect(0);
+    let run = temp_home.run("logout --all").expect(0);
     assert!(run.stdout.contains("signed out of `web` · tokens not revoked"), "{}", run.stdout);
     assert!(run.stderr.contains("may stay valid"), "{}", run.stderr);
     assert_no_secrets(&run);
-    place.run("call web.scopes").expect(4);
+    temp_home.run("call web.scopes").expect(4);
 }
 
 #[test]
@@ -407,26 +411,26 @@ fn entries_with_accounts_use_their_own_sign_ins() {
         let auth = json!({"oauth": {"account": alias, "scopes": [alias]}});
         json!({"alias": alias, "url": protected.server.mcp(), "auth": auth})
     };
-    let place = Place::with(&[entry("work"), entry("home")]);
+    let temp_home = TempHome::with(&[entry("work"), entry("home")]);
     let log_in = |alias: &str| {
         let (running, url, rest) =
-            start_and_find_url(place.ropeway(&["login", alias, "--no-browser"]), &protected.server);
+            start_and_find_url(temp_home.ropeway(&["login", alias, "--no-browser"]), &protected.server);
         get(&approve(&url));
         end(running, rest).expect(0)
     };
     assert!(log_in("work").stdout.contains("signed in to `work` as `work`"));
-    assert_eq!(place.run("call work.scopes").expect(0).stdout, "work\n");
-    place.run("call home.scopes").expect(4);
-    let status = place.run("auth status --json").expect(0).json();
+    assert_eq!(temp_home.run("call work.scopes").expect(0).stdout, "work\n");
+    temp_home.run("call home.scopes").expect(4);
+    let status = temp_home.run("auth status --json").expect(0).json();
     assert_eq!((&status["sign_ins"][0]["name"], &status["sign_ins"][0]["account"]), (&json!("work"), &json!("work")));
     assert_eq!(status["not_signed_in"][0]["name"], "home");
     log_in("home");
-    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home\n");
-    assert!(place.run("logout work").expect(0).stdout.contains("signed out of `work` as `work`"));
-    place.run("call work.scopes").expect(4);
-    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home\n");
+    assert_eq!(temp_home.run("call home.scopes").expect(0).stdout, "home\n");
+    assert!(temp_home.run("logout work").expect(0).stdout.contains("signed out of `work` as `work`"));
+    temp_home.run("call work.scopes").expect(4);
+    assert_eq!(temp_home.run("call home.scopes").expect(0).stdout, "home\n");
     log_in("work");
-    let removed = place.run("logout --all").expect(0).stdout;
+    let removed = temp_home.run("logout --all").expect(0).stdout;
     for words in ["signed out of `work` as `work` · ", "signed out of `home` as `home` · "] {
         assert!(removed.contains(words), "{removed}");
     }
@@ -435,39 +439,39 @@ fn entries_with_accounts_use_their_own_sign_ins() {
 #[test]
 fn a_sign_out_states_which_tokens_are_revoked() {
     let protected = Protected::start();
-    let place = protected.place();
+    let temp_home = protected.temp_home();
     protected.server.change(|behaviour| behaviour.revokes_access_tokens = false);
-    log_in(&place, &protected.server, &[]);
-    let run = place.run("logout web").expect(0);
+    log_in(&temp_home, &protected.server, &[]);
+    let run = temp_home.run("logout web").expect(0);
     let expected = "signed out of `web` · refresh token revoked; the access token may stay valid for ";
     assert!(run.stdout.starts_with(expected), "{}", run.stdout);
     assert_no_secrets(&run);
-    log_in(&place, &protected.server, &[]);
-    let removed = place.run("logout web --json").expect(0).json()["removed"][0].clone();
+    log_in(&temp_home, &protected.server, &[]);
+    let removed = temp_home.run("logout web --json").expect(0).json()["removed"][0].clone();
     assert_eq!(
         (&removed["revoked"], &removed["refresh_token_revoked"], &removed["access_token_revoked"]),
         (&json!(false), &json!(true), &json!(false))
     );
     protected.server.change(|behaviour| behaviour.issues_refresh_tokens = false);
     protected.server.change(|behaviour| behaviour.revokes_access_tokens = true);
-    log_in(&place, &protected.server, &[]);
-    assert_eq!(place.run("logout web").expect(0).stdout, "signed out of `web` · access token revoked\n");
+    log_in(&temp_home, &protected.server, &[]);
+    assert_eq!(temp_home.run("logout web").expect(0).stdout, "signed out of `web` · access token revoked\n");
 }
 
 #[test]
 fn only_the_default_folder_of_tokens_is_made_private() {
     let protected = Protected::start();
-    let place = protected.place();
-    let chosen = place.path().join("chosen");
-    let tokens = tokens_folder(&place);
+    let temp_home = protected.temp_home();
+    let chosen = temp_home.path().join("chosen");
+    let tokens = tokens_folder(&temp_home);
     let parent = tokens.parent().expect("a folder");
     for folder in [parent, &tokens, &chosen] {
         std::fs::create_dir_all(folder).expect("a folder");
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("permissions");
     }
-    log_in(&place, &protected.server, &[]);
+    log_in(&temp_home, &protected.server, &[]);
     assert_eq!((mode(&tokens), mode(parent)), (0o700, 0o755), "the folder above is left as it is");
-    let ropeway = place.ropeway(&["login", "web", "--no-browser"]).with(|command| {
+    let ropeway = temp_home.ropeway(&["login", "web", "--no-browser"]).with(|command| {
         command.env("ROPEWAY_TOKENS_DIR", &chosen);
     });
     let (running, url, rest) = start_and_find_url(ropeway, &protected.server);
@@ -480,9 +484,9 @@ fn only_the_default_folder_of_tokens_is_made_private() {
 #[test]
 fn a_passphrase_is_typed_without_echo() {
     let protected = Protected::start();
-    let place = protected.place();
-    log_in(&place, &protected.server, &[]);
-    let mut window = Window::open(place.ropeway(&["auth", "export", "tokens.txt"]));
+    let temp_home = protected.temp_home();
+    log_in(&temp_home, &protected.server, &[]);
+    let mut window = Window::open(temp_home.ropeway(&["auth", "export", "tokens.txt"]));
     window.see("Passphrase: ");
     window.press("open sesame\r");
     let shown = window.see("Repeat the passphrase: ");
@@ -497,8 +501,8 @@ fn a_passphrase_is_typed_without_echo() {
 #[test]
 fn a_call_offers_a_sign_in_and_goes_on() {
     let protected = Protected::start();
-    let place = protected.place();
-    let mut window = Window::sized(place.ropeway(&["call", "web.scopes"]), 2000, |command| {
+    let temp_home = protected.temp_home();
+    let mut window = Window::sized(temp_home.ropeway(&["call", "web.scopes"]), 2000, |command| {
         command.env("NO_COLOR", "1").env("BROWSER", "true");
     });
     window.see("web needs a sign-in");
@@ -509,14 +513,14 @@ fn a_call_offers_a_sign_in_and_goes_on() {
     window.see("signed in to `web`");
     window.end().expect(0);
     // The sign-in is stored.
-    place.run("call web.scopes").expect(0);
+    temp_home.run("call web.scopes").expect(0);
 }
 
 #[test]
 fn a_declined_sign_in_ends_the_call_with_4() {
     let protected = Protected::start();
-    let place = protected.place();
-    let mut window = Window::open(place.ropeway(&["call", "web.scopes"]));
+    let temp_home = protected.temp_home();
+    let mut window = Window::open(temp_home.ropeway(&["call", "web.scopes"]));
     window.see("Sign in now? [y]es / [n]o: ");
     window.press("n\r");
     window.see("`ropeway login web`");
@@ -526,11 +530,11 @@ fn a_declined_sign_in_ends_the_call_with_4() {
 #[test]
 fn a_call_that_needs_a_scope_offers_it_and_goes_on() {
     let protected = Protected::start();
-    let place = protected.place();
-    log_in(&place, &protected.server, &["--scope", "read"]);
+    let temp_home = protected.temp_home();
+    log_in(&temp_home, &protected.server, &["--scope", "read"]);
     protected.server.change(|behaviour| behaviour.required_scope = Some("write".to_owned()));
-    place.run("call web.scopes").expect(4);
-    let mut window = Window::sized(place.ropeway(&["call", "web.scopes"]), 2000, |command| {
+    temp_home.run("call web.scopes").expect(4);
+    let mut window = Window::sized(temp_home.ropeway(&["call", "web.scopes"]), 2000, |command| {
         command.env("NO_COLOR", "1").env("BROWSER", "true");
     });
     window.see("web asks for further permissions (scopes: ");
@@ -546,7 +550,7 @@ fn a_chat_offers_a_sign_in_and_uses_the_tools() {
     let protected = Protected::start();
     let call = ScriptedReply::call("a", "scopes", json!({}));
     let model = Model::saying([call, ScriptedReply::text("No scopes.")]);
-    model.place.configure(&[json!({"alias": "web", "url": protected.server.mcp(), "prefix": ""})]);
+    model.temp_home.configure(&[json!({"alias": "web", "url": protected.server.mcp(), "prefix": ""})]);
     let mut window = Window::sized(model.chat(&["--yes"]), 2000, |command| {
         command.env("NO_COLOR", "1").env("BROWSER", "true");
     });
@@ -566,7 +570,7 @@ fn a_chat_offers_a_sign_in_and_uses_the_tools() {
 fn a_chat_without_a_terminal_never_asks() {
     let protected = Protected::start();
     let model = Model::saying([]);
-    model.place.configure(&[json!({"alias": "web", "url": protected.server.mcp()})]);
+    model.temp_home.configure(&[json!({"alias": "web", "url": protected.server.mcp()})]);
     let run = model.run(&["-p", "hi"]).expect(4);
     assert!(run.stderr.contains("run `ropeway login web`"), "{}", run.stderr);
 }
@@ -576,17 +580,17 @@ fn a_server_with_its_own_tokens_needs_no_sign_in() {
     let protected = Protected::start();
     protected.server.add_client("ci", Some("ci-s3cret"), "client_secret_basic");
     let oauth = json!({"grant": "client_credentials", "client_id": "ci", "client_secret": "ci-s3cret"});
-    let place = Place::with(&[json!({"alias": "web", "url": protected.server.mcp(), "auth": {"oauth": oauth}})]);
-    let run = place.run("login web").expect(0);
+    let temp_home = TempHome::with(&[json!({"alias": "web", "url": protected.server.mcp(), "auth": {"oauth": oauth}})]);
+    let run = temp_home.run("login web").expect(0);
     assert_eq!(run.stderr, "server `web` needs no sign-in: its entry obtains tokens without a sign-in\n");
     assert_eq!(run.stdout, "connected to `web` with a token\n");
     assert!(!format!("{}{}", run.stdout, run.stderr).contains("s3cret"));
-    place.run("call web.scopes").expect(0);
+    temp_home.run("call web.scopes").expect(0);
 }
 
 #[test]
 fn servers_that_cannot_use_a_sign_in_are_refused() {
-    let place = Place::with(&[
+    let temp_home = TempHome::with(&[
         json!({"alias": "program", "command": "true"}),
         json!({"alias": "token", "url": "http://127.0.0.1:9/mcp", "auth": {"bearer": "t0ken-t0ken"}}),
     ]);
@@ -596,16 +600,16 @@ fn servers_that_cannot_use_a_sign_in_are_refused() {
         ("login toekn", "did you mean `token`?"),
         ("login https://", "is not an http:// or https:// URL"),
     ] {
-        let run = place.run(words).expect(2);
+        let run = temp_home.run(words).expect(2);
         assert!(run.stderr.contains(expected), "{words}: {}", run.stderr);
     }
-    assert_eq!(place.run("login http://127.0.0.1:9/mcp").expect(3).stdout, "");
+    assert_eq!(temp_home.run("login http://127.0.0.1:9/mcp").expect(3).stdout, "");
 }
 
 #[test]
 fn a_server_that_asks_for_no_authentication_needs_no_sign_in() {
     let site = Site::start(&Script::default());
-    let run = Place::new().run(&format!("login {}", site.url)).expect(0);
+    let run = TempHome::new().run(&format!("login {}", site.url)).expect(0);
     assert!(
         run.stdout.contains("does not ask for authentication: no sign-in is needed"),
         "{}{}",
@@ -617,16 +621,16 @@ fn a_server_that_asks_for_no_authentication_needs_no_sign_in() {
 #[test]
 fn a_running_gateway_notices_a_sign_in() {
     let protected = Protected::start();
-    let place = protected.place();
-    let mut serving = Serving::in_place(&place, &[]);
+    let temp_home = protected.temp_home();
+    let mut serving = Serving::in_place(&temp_home, &[]);
     let mut errors = BufReader::new(serving.running.child.stderr.take().expect("standard error"));
     let mut seen = String::new();
     while !seen.contains("server `web` needs authentication; run `ropeway login web`") {
         assert!(errors.read_line(&mut seen).expect("a line") > 0, "{seen}");
     }
-    log_in(&place, &protected.server, &[]);
+    log_in(&temp_home, &protected.server, &[]);
     let began = Instant::now();
-    let client = Place::new();
+    let client = TempHome::new();
     while !client.run(&format!("tools --names --url {}", serving.url)).stdout.contains("scopes") {
         assert!(began.elapsed() < PATIENCE, "the gateway does not connect");
         std::thread::sleep(Duration::from_millis(200));

@@ -8,6 +8,7 @@ mod chat;
 mod chat_markdown;
 mod chat_model;
 mod chat_terminal;
+mod client_files;
 mod command;
 mod completion_shells;
 mod completions;
@@ -25,9 +26,9 @@ mod exact;
 mod exact_output;
 mod examples;
 mod exit_codes;
+mod fault_run;
 mod generate;
 mod hanging;
-mod home;
 mod import;
 mod import_again;
 mod install;
@@ -40,13 +41,12 @@ mod lock;
 mod login;
 mod manifest;
 mod many;
-mod mark;
 mod narrow;
 mod options;
 mod other_clients;
 mod pager;
 mod picture;
-mod place;
+mod process_marker;
 mod real;
 mod sandbox;
 mod secrets;
@@ -58,9 +58,9 @@ mod snapshot;
 mod snapshot_config;
 #[path = "../../../ropeway/tests/suite/sources.rs"]
 mod sources;
+mod temp_home;
 mod terminal;
 mod top;
-mod trial;
 mod trouble;
 mod trust;
 mod up;
@@ -74,15 +74,15 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use mark::Mark;
-use place::Place;
+use process_marker::ProcessMarker;
+use temp_home::TempHome;
 
 /// A command that is not started yet. All processes that it starts must end with it.
 struct Ropeway {
     command: Command,
-    mark: Mark,
+    process_marker: ProcessMarker,
     /// The folder in which it runs, unless the test owns it.
-    place: Option<Place>,
+    temp_home: Option<TempHome>,
 }
 
 impl Ropeway {
@@ -93,9 +93,9 @@ impl Ropeway {
 
     /// Like [`new`](Self::new), with a copy of the binary.
     fn of(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Self {
-        let place = Place::new();
-        let ropeway = place.of(program, arguments);
-        Self { place: Some(place), ..ropeway }
+        let temp_home = TempHome::new();
+        let ropeway = temp_home.of(program, arguments);
+        Self { temp_home: Some(temp_home), ..ropeway }
     }
 
     /// Changes the command.
@@ -111,29 +111,33 @@ impl Ropeway {
 
     fn start(mut self) -> Running {
         let command = self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running { child: command.spawn().expect("ropeway starts"), mark: self.mark, place: self.place }
+        Running {
+            child: command.spawn().expect("ropeway starts"),
+            process_marker: self.process_marker,
+            temp_home: self.temp_home,
+        }
     }
 }
 
 /// A running command.
 struct Running {
     child: Child,
-    mark: Mark,
-    place: Option<Place>,
+    process_marker: ProcessMarker,
+    temp_home: Option<TempHome>,
 }
 
 impl Running {
     /// Waits for the exit, and asserts that no process is left.
     fn end(self) -> Run {
         let run = Run::from(self.child.wait_with_output().expect("an end"));
-        drop(self.mark);
-        drop(self.place);
+        drop(self.process_marker);
+        drop(self.temp_home);
         run
     }
 
     /// Returns the processes that it has started.
     fn others(&self) -> Vec<u32> {
-        self.mark.processes().into_iter().filter(|id| *id != self.child.id()).collect()
+        self.process_marker.processes().into_iter().filter(|id| *id != self.child.id()).collect()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::home::{Home, demo};
-use crate::place::TRUST;
+use crate::client_files::{Home, demo};
+use crate::temp_home::TRUST;
 
 /// Returns a manifest entry of the demo server with more keys.
 fn entry(alias: &str, keys: &str) -> String {

@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
-use crate::place::{Place, entry, having};
+use crate::temp_home::{TempHome, entry, having};
 
 /// Returns a server that records its messages, to detect whether it was started.
-fn recorded(place: &Place, alias: &str) -> Value {
-    entry(alias, &Script { record_file: Some(record(place, alias)), ..Script::default() })
+fn recorded(temp_home: &TempHome, alias: &str) -> Value {
+    entry(alias, &Script { record_file: Some(record(temp_home, alias)), ..Script::default() })
 }
 
-fn record(place: &Place, alias: &str) -> std::path::PathBuf {
-    place.path().join(format!("{alias}.record"))
+fn record(temp_home: &TempHome, alias: &str) -> std::path::PathBuf {
+    temp_home.path().join(format!("{alias}.record"))
 }
 
 /// Returns the servers that were started since the last check.
-fn started(place: &Place, aliases: &[&str]) -> Vec<String> {
-    let was_started = |alias: &&&str| std::fs::remove_file(record(place, alias)).is_ok();
+fn started(temp_home: &TempHome, aliases: &[&str]) -> Vec<String> {
+    let was_started = |alias: &&&str| std::fs::remove_file(record(temp_home, alias)).is_ok();
     aliases.iter().filter(was_started).map(ToString::to_string).collect()
 }
 
@@ -30,8 +30,8 @@ fn hangs() -> Script {
 }
 
 /// One server in each state.
-pub(crate) fn mixed() -> Place {
-    Place::with(&[
+pub(crate) fn mixed() -> TempHome {
+    TempHome::with(&[
         entry("good", &Script::default()),
         json!({"alias": "broken", "command": "/no/such/program"}),
         json!({"alias": "secretive", "command": "true", "env": {"TOKEN": "${NO_SUCH_SECRET}"}}),
@@ -42,33 +42,33 @@ pub(crate) fn mixed() -> Place {
 
 #[test]
 fn a_call_by_server_and_tool_starts_only_that_server() {
-    let place = Place::new();
-    place.configure(&[recorded(&place, "a"), recorded(&place, "b")]);
+    let temp_home = TempHome::new();
+    temp_home.configure(&[recorded(&temp_home, "a"), recorded(&temp_home, "b")]);
     for name in ["a.echo", "mcp_a_echo", "a.mcp_a_echo"] {
-        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n");
-        assert_eq!(started(&place, &["a", "b"]), ["a"], "{name}");
+        assert_eq!(temp_home.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n");
+        assert_eq!(started(&temp_home, &["a", "b"]), ["a"], "{name}");
     }
-    assert_eq!(place.run("prompt b.plain").expect(0).stderr, "");
-    assert_eq!(started(&place, &["a", "b"]), ["b"]);
-    place.run("tools a").expect(0);
-    assert_eq!(started(&place, &["a", "b"]), ["a"]);
+    assert_eq!(temp_home.run("prompt b.plain").expect(0).stderr, "");
+    assert_eq!(started(&temp_home, &["a", "b"]), ["b"]);
+    temp_home.run("tools a").expect(0);
+    assert_eq!(started(&temp_home, &["a", "b"]), ["a"]);
 }
 
 #[test]
 fn an_ambiguous_name_lists_the_servers() {
-    let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
-    let run = place.run("call echo message=hi").expect(2);
+    let temp_home = TempHome::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
+    let run = temp_home.run("call echo message=hi").expect(2);
     assert_eq!(run.stderr, "error: tool `echo` is ambiguous\n  name the server: `a.echo`, `b.echo`\n");
-    let run = place.run("prompt plain").expect(2);
+    let run = temp_home.run("prompt plain").expect(2);
     assert_eq!(run.stderr, "error: prompt `plain` is ambiguous\n  name the server: `a.plain`, `b.plain`\n");
-    let run = place.run("read test://hello").expect(2);
+    let run = temp_home.run("read test://hello").expect(2);
     assert_eq!(run.stderr, "error: resource `test://hello` is ambiguous\n  name one of the servers before it: a, b\n");
-    assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello\n");
+    assert_eq!(temp_home.run("read b test://hello").expect(0).stdout, "hello\n");
 }
 
 #[test]
 fn suggestions_include_the_server() {
-    let place = Place::with(&[entry("alpha", &Script::default()), entry("files", &Script::default())]);
+    let temp_home = TempHome::with(&[entry("alpha", &Script::default()), entry("files", &Script::default())]);
     for (typed, words) in [
         ("tools fiels", "unknown server or tool `fiels`\n  did you mean `files`?"),
         ("tools ecoh", "unknown server or tool `ecoh`\n  did you mean `alpha.echo` or `files.echo`?"),
@@ -91,7 +91,7 @@ fn suggestions_include_the_server() {
         ("tools /tmp", "`/tmp` is a directory, not a program\n"),
         ("call files.echo", "invalid arguments for tool `files.echo`\n  required property `message` is missing"),
     ] {
-        let run = place.run(typed).expect(2);
+        let run = temp_home.run(typed).expect(2);
         assert!(run.stderr.contains(words), "{typed}: {}", run.stderr);
         assert_eq!(run.stdout, "", "{typed}");
     }
@@ -99,16 +99,16 @@ fn suggestions_include_the_server() {
 
 #[test]
 fn lists_accept_several_servers() {
-    let place = Place::with(&["a", "b", "c"].map(|alias| entry(alias, &Script::default())));
+    let temp_home = TempHome::with(&["a", "b", "c"].map(|alias| entry(alias, &Script::default())));
     for command in ["health", "resources", "prompts", "tools"] {
-        let list = place.run(&format!("{command} a c --json")).expect(0).json();
+        let list = temp_home.run(&format!("{command} a c --json")).expect(0).json();
         let servers: Vec<&Value> =
             list["servers"].as_array().expect("servers").iter().map(|it| &it["server"]).collect();
         assert_eq!(servers, ["a", "c"], "{command}");
-        let stderr = place.run(&format!("{command} a d")).expect(2).stderr;
+        let stderr = temp_home.run(&format!("{command} a d")).expect(2).stderr;
         assert!(stderr.starts_with("error: unknown server ") && stderr.contains(" `d`\n"), "{command}: {stderr}");
     }
-    let events = place.run("events a c --json --timeout 2s").stdout;
+    let events = temp_home.run("events a c --json --timeout 2s").stdout;
     assert!(events.contains("\"server\":\"c\"") && !events.contains("\"server\":\"b\""), "{events}");
 }
 
@@ -116,24 +116,24 @@ fn lists_accept_several_servers() {
 fn a_tool_that_a_filter_hides_names_the_filter() {
     let deny = having(entry("a", &Script::default()), json!({"tools": {"deny": ["echo"]}}));
     let allow = having(entry("b", &Script::default()), json!({"tools": {"allow": ["add"]}}));
-    let place = Place::with(&[deny, allow]);
+    let temp_home = TempHome::with(&[deny, allow]);
     for (typed, server, key) in [
         ("call a.echo message=hi", "a", "tools.deny"),
         ("tools a.echo", "a", "tools.deny"),
         ("call b.echo message=hi", "b", "tools.allow"),
     ] {
-        let run = place.run(typed).expect(2);
+        let run = temp_home.run(typed).expect(2);
         let words =
             format!("error: tool `{server}.echo` is hidden by a filter\n  see `{key}` of server `{server}` in ");
         assert!(run.stderr.starts_with(&words) && run.stderr.ends_with("ropeway.yaml\n"), "{typed}: {}", run.stderr);
     }
-    assert!(place.run("call b.ecko").expect(2).stderr.contains("unknown tool `ecko`"));
+    assert!(temp_home.run("call b.ecko").expect(2).stderr.contains("unknown tool `ecko`"));
 }
 
 #[test]
 fn unavailable_servers_do_not_hide_the_others() {
-    let place = mixed();
-    let list = place.run("tools").expect(0).stdout;
+    let temp_home = mixed();
+    let list = temp_home.run("tools").expect(0).stdout;
     for words in [
         "● good · 16 tools · scripted",
         "  good.echo(message: string)\n      Says it back\n",
@@ -144,7 +144,7 @@ fn unavailable_servers_do_not_hide_the_others() {
     ] {
         assert!(list.contains(words), "{words}\n{list}");
     }
-    let statuses: Vec<Value> = place.run("tools --json").expect(0).json()["servers"]
+    let statuses: Vec<Value> = temp_home.run("tools --json").expect(0).json()["servers"]
         .as_array()
         .expect("servers")
         .iter()
@@ -159,19 +159,19 @@ fn unavailable_servers_do_not_hide_the_others() {
     ]);
     assert_eq!(json!(statuses), expected);
     // The exit code is that of the worst server.
-    place.run("health").expect(3);
+    temp_home.run("health").expect(3);
 }
 
 #[test]
 fn a_single_unavailable_server_is_a_failure_with_a_fix() {
-    let place = mixed();
+    let temp_home = mixed();
     for (name, code, words) in [
         ("broken", 3, "error: server `broken` is unavailable\n  caused by: could not start `/no/such/program`"),
         ("secretive", 2, "error: server `secretive` is skipped: `NO_SUCH_SECRET` is not set\n  set it in"),
         ("off", 2, "error: server `off` is disabled\n  see `enabled` of `off`"),
     ] {
         for command in [format!("tools {name}"), format!("resources {name}"), format!("call {name}.echo message=hi")] {
-            let run = place.run(&command).expect(code);
+            let run = temp_home.run(&command).expect(code);
             // The configuration warning appears even if the command does not use the server.
             let warned = "warning: server `secretive` is skipped: secret `NO_SUCH_SECRET` is not set\n";
             let expected = if name == "secretive" { words.to_owned() } else { format!("{warned}{words}") };
@@ -179,7 +179,7 @@ fn a_single_unavailable_server_is_a_failure_with_a_fix() {
             assert_eq!(run.stdout, "", "{command}");
         }
     }
-    let run = place.run("tools unwanted").expect(0);
+    let run = temp_home.run("tools unwanted").expect(0);
     assert!(run.stdout.starts_with("◐ unwanted · all 16 tools are filtered out"), "{}", run.stdout);
 }
 
@@ -194,14 +194,14 @@ fn a_list_without_available_servers_has_their_exit_code() {
         (&[off.clone(), having(off, json!({"alias": "also-off"}))], 0, "○ also-off · disabled"),
         (&[], 0, "No servers configured in"),
     ] {
-        let run = Place::with(servers).run("tools").expect(code);
+        let run = TempHome::with(servers).run("tools").expect(code);
         assert!(run.stdout.contains(words), "{}", run.stdout);
     }
 }
 
 #[test]
 fn a_slow_server_does_not_hide_the_others() {
-    let place = Place::with(&[entry("quick", &Script::default()), entry("slow", &hangs())]);
+    let temp_home = TempHome::with(&[entry("quick", &Script::default()), entry("slow", &hangs())]);
     for (typed, words) in [
         ("tools", "  quick.echo(message: string)\n"),
         ("resources", "  test://hello  text/plain · 5 B\n"),
@@ -209,18 +209,18 @@ fn a_slow_server_does_not_hide_the_others() {
         ("health", "quick   ● ready"),
     ] {
         let begun = Instant::now();
-        let run = place.run(&format!("{typed} --timeout 4s")).expect(5);
+        let run = temp_home.run(&format!("{typed} --timeout 4s")).expect(5);
         assert!(run.stdout.contains(words), "{typed}: {}", run.stdout);
         assert!(run.stdout.contains("◐ slow · no response within 4 s"), "{typed}: {}", run.stdout);
         assert!(begun.elapsed() < Duration::from_secs(15), "{typed} took {:?}", begun.elapsed());
     }
     // The cache knows who has the tool.
-    assert_eq!(place.run("call add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
-    let place = Place::with(&[entry("quick", &Script::default()), entry("slow", &hangs())]);
-    let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
+    assert_eq!(temp_home.run("call add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
+    let temp_home = TempHome::with(&[entry("quick", &Script::default()), entry("slow", &hangs())]);
+    let run = temp_home.run("call add a=1 b=2 --timeout 1s").expect(5);
     assert!(run.stderr.starts_with("error: server `slow` did not respond within 1 s"), "{}", run.stderr);
     assert!(run.stderr.contains("try `SERVER.TOOL` to start only that server"), "{}", run.stderr);
-    assert_eq!(place.run("call quick.add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
+    assert_eq!(temp_home.run("call quick.add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
 }
 
 #[test]
@@ -228,8 +228,9 @@ fn a_failed_listing_is_reported_next_to_the_others() {
     let refuses = Script::default()
         .fault(FaultTrigger::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no shelf"})));
     let never = Script::default().fault(FaultTrigger::method("resources/list"), Fault::Hang);
-    let place = Place::with(&[entry("good", &Script::default()), entry("refuses", &refuses), entry("never", &never)]);
-    let run = place.run("resources --timeout 4s").expect(5);
+    let temp_home =
+        TempHome::with(&[entry("good", &Script::default()), entry("refuses", &refuses), entry("never", &never)]);
+    let run = temp_home.run("resources --timeout 4s").expect(5);
     assert!(run.stdout.contains("● good · 3 resources, 1 template\n"), "{}", run.stdout);
     assert!(
         run.stdout.contains("✗ refuses · request failed\n    server `refuses` returned error -32000: no shelf\n"),
@@ -237,15 +238,16 @@ fn a_failed_listing_is_reported_next_to_the_others() {
         run.stdout
     );
     assert!(run.stdout.contains("◐ never · no response within 4 s\n"), "{}", run.stdout);
-    let list = place.run("resources --json --timeout 4s").expect(5).json();
+    let list = temp_home.run("resources --json --timeout 4s").expect(5).json();
     assert_eq!(list["servers"][1]["error"], "server `refuses` returned error -32000: no shelf");
     assert_eq!(list["servers"][2]["error"], "no response within 4 s");
 }
 
 #[test]
 fn every_command_has_its_json() {
-    let place = Place::with(&[entry("a", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
-    let json = |typed: &str, code| place.run(&format!("{typed} --json")).expect(code).json();
+    let temp_home =
+        TempHome::with(&[entry("a", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
+    let json = |typed: &str, code| temp_home.run(&format!("{typed} --json")).expect(code).json();
 
     let found = json("tools --find 'two numbers'", 0);
     assert_eq!(found["found"][0]["tool"]["name"], "mcp_a_add");
@@ -286,34 +288,34 @@ fn every_command_has_its_json() {
     let welcome = json("", 0);
     assert_eq!(
         welcome,
-        json!({"config": place.path().join("ropeway.yaml"), "servers": ["a", "broken"], "trusted": true})
+        json!({"config": temp_home.path().join("ropeway.yaml"), "servers": ["a", "broken"], "trusted": true})
     );
 }
 
 #[test]
 fn the_file_of_another_client_is_read_directly() {
-    let place = Place::new();
+    let temp_home = TempHome::new();
     let script = serde_json::to_string(&Script::default()).expect("a script is JSON");
-    let server = json!({"command": crate::trial::binary(), "args": [script]});
-    place.write("claude.json", &json!({"mcpServers": {"one": server, "two": {"command": "/no/such"}}}).to_string());
-    let run = place.run("tools --config claude.json").expect(0);
+    let server = json!({"command": crate::fault_run::binary(), "args": [script]});
+    temp_home.write("claude.json", &json!({"mcpServers": {"one": server, "two": {"command": "/no/such"}}}).to_string());
+    let run = temp_home.run("tools --config claude.json").expect(0);
     assert!(run.stdout.contains("● one · 16 tools"), "{}", run.stdout);
     assert!(run.stdout.contains("try `ropeway doctor two --config claude.json`"), "{}", run.stdout);
-    assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi\n");
+    assert_eq!(temp_home.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi\n");
 }
 
 #[test]
 fn a_configuration_is_found_above_the_folder_and_by_its_variable() {
-    let place = Place::with(&[entry("a", &Script::default())]);
-    let below = place.path().join("x/y");
+    let temp_home = TempHome::with(&[entry("a", &Script::default())]);
+    let below = temp_home.path().join("x/y");
     std::fs::create_dir_all(&below).expect("folders");
-    let run = place.ropeway(&["tools", "--json"]).with(|command| {
-        command.current_dir(&below).env("HOME", place.path().join("home"));
+    let run = temp_home.ropeway(&["tools", "--json"]).with(|command| {
+        command.current_dir(&below).env("HOME", temp_home.path().join("home"));
     });
     assert_eq!(run.run().expect(0).json()["servers"][0]["server"], "a");
 
-    let other = Place::new();
-    let file = place.path().join("ropeway.yaml");
+    let other = TempHome::new();
+    let file = temp_home.path().join("ropeway.yaml");
     let run = other.ropeway(&["tools", "--json"]).with(|command| {
         command.env("ROPEWAY_CONFIG", &file);
     });
@@ -327,95 +329,96 @@ fn a_configuration_is_found_above_the_folder_and_by_its_variable() {
 
 #[test]
 fn a_lazy_server_is_remembered_from_one_command_to_the_next() {
-    let place = Place::new();
-    let lazy = having(recorded(&place, "lazy"), json!({"start": "lazy"}));
-    place.configure(&[lazy, recorded(&place, "eager")]);
+    let temp_home = TempHome::new();
+    let lazy = having(recorded(&temp_home, "lazy"), json!({"start": "lazy"}));
+    temp_home.configure(&[lazy, recorded(&temp_home, "eager")]);
     let both = ["lazy", "eager"];
 
-    let first = place.run("tools").expect(0).stdout;
+    let first = temp_home.run("tools").expect(0).stdout;
     assert!(first.contains("● lazy · 16 tools"), "{first}");
-    assert_eq!(started(&place, &both), both);
+    assert_eq!(started(&temp_home, &both), both);
 
-    let second = place.run("tools").expect(0).stdout;
+    let second = temp_home.run("tools").expect(0).stdout;
     assert!(
         second.contains("◐ lazy · 16 tools (cached; starts on the first call)\n  lazy.echo(message: string)\n"),
         "{second}"
     );
-    assert_eq!(started(&place, &both), ["eager"]);
-    assert_eq!(place.run("health --json").expect(0).json()["servers"][0]["status"]["state"], "cached");
-    assert_eq!(started(&place, &both), ["eager"]);
+    assert_eq!(started(&temp_home, &both), ["eager"]);
+    assert_eq!(temp_home.run("health --json").expect(0).json()["servers"][0]["status"]["state"], "cached");
+    assert_eq!(started(&temp_home, &both), ["eager"]);
 
     // A call, a selection by name or a request for uncached content starts the server.
     for typed in ["call lazy.echo message=hi", "tools lazy", "resources lazy", "read lazy test://hello"] {
-        place.run(typed).expect(0);
-        assert_eq!(started(&place, &both), ["lazy"], "{typed}");
+        temp_home.run(typed).expect(0);
+        assert_eq!(started(&temp_home, &both), ["lazy"], "{typed}");
     }
-    assert!(place.run("prompts").expect(0).stdout.contains("lazy.greet(name)"));
-    assert_eq!(started(&place, &both), both);
+    assert!(temp_home.run("prompts").expect(0).stdout.contains("lazy.greet(name)"));
+    assert_eq!(started(&temp_home, &both), both);
 }
 
 #[test]
 fn a_renamed_tool_goes_by_its_new_name() {
-    let place = Place::with(&[
+    let temp_home = TempHome::with(&[
         having(entry("a", &Script::default()), json!({"tools": {"allow": ["echo", "add"], "rename": {"echo": "say"}}})),
         json!({"alias": "off", "command": "true", "enabled": false}),
     ]);
-    let list = place.run("tools").expect(0).stdout;
+    let list = temp_home.run("tools").expect(0).stdout;
     assert!(list.contains("● a · 2 tools") && list.contains("  a.say(message: string)\n"), "{list}");
     for name in ["a.say", "say", "a.echo", "mcp_a_say"] {
-        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n", "{name}");
+        assert_eq!(temp_home.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n", "{name}");
     }
 }
 
 #[test]
 fn a_picture_that_is_read_is_kept_on_request() {
-    let place = Place::with(&[entry("a", &Script::default())]);
-    let run = place.run("read test://picture").expect(0);
+    let temp_home = TempHome::with(&[entry("a", &Script::default())]);
+    let run = temp_home.run("read test://picture").expect(0);
     assert_eq!(run.stdout, "test://picture\nimage/png, 8 B\n");
     assert_eq!(run.stderr, "use --save PATH to save binary content\n");
-    let run = place.run("read test://picture --save out").expect(0);
+    let run = temp_home.run("read test://picture --save out").expect(0);
     assert_eq!(run.stdout, "test://picture\nimage/png, 8 B → out/a-1.png\n");
-    assert_eq!(std::fs::read(place.path().join("out/a-1.png")).expect("a file"), b"\x89PNG\r\n\x1a\n");
-    let run = place.run("read test://picture --json --save out").expect(0);
+    assert_eq!(std::fs::read(temp_home.path().join("out/a-1.png")).expect("a file"), b"\x89PNG\r\n\x1a\n");
+    let run = temp_home.run("read test://picture --json --save out").expect(0);
     let document = run.json();
     assert_eq!(
         (&document["contents"][0]["path"], &document["saved"]),
         (&json!("out/a-2.png"), &json!(["out/a-2.png"]))
     );
-    assert_eq!(place.run("read test://picture --json").expect(0).json()["contents"][0]["blob"], "iVBORw0KGgo=");
+    assert_eq!(temp_home.run("read test://picture --json").expect(0).json()["contents"][0]["blob"], "iVBORw0KGgo=");
     assert!(run.stderr.contains("out/a-2.png"), "{}", run.stderr);
     // A URI that matches a template need not be listed.
-    assert_eq!(place.run("read test://items/7").expect(0).stderr, "");
+    assert_eq!(temp_home.run("read test://items/7").expect(0).stderr, "");
 }
 
 #[test]
 fn events_of_every_command_are_added_to_a_log_file() {
-    let place = Place::with(&[entry("a", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
+    let temp_home =
+        TempHome::with(&[entry("a", &Script::default()), json!({"alias": "broken", "command": "/no/such"})]);
     let events = || {
-        let text = std::fs::read_to_string(place.path().join("log")).unwrap_or_default();
+        let text = std::fs::read_to_string(temp_home.path().join("log")).unwrap_or_default();
         let line = |line: &str| serde_json::from_str::<Value>(line).expect("a line of JSON");
         text.lines().map(line).collect::<Vec<_>>()
     };
-    place.run("tools --log-file log").expect(0);
+    temp_home.run("tools --log-file log").expect(0);
     let first = events();
     assert!(first.iter().any(|event| event["event"] == "server.ready" && event["server"] == "a"), "{first:?}");
     assert!(first.iter().any(|event| event["event"] == "server.down" && event["server"] == "broken"), "{first:?}");
     assert!(first.iter().all(|event| event["time"].as_str().is_some_and(|time| time.ends_with('Z'))), "{first:?}");
 
-    place.run("call a.echo message=quiet --log-file log").expect(0);
+    temp_home.run("call a.echo message=quiet --log-file log").expect(0);
     let second = events();
     assert_eq!(&second[..first.len()], &first[..]);
     let called = |events: &[Value]| events.iter().rfind(|event| event["event"] == "mcp.tool_called").cloned();
     let call = called(&second).expect("the call");
     assert_eq!((&call["tool"], call.get("arguments"), call.get("result")), (&json!("echo"), None, None));
 
-    place.run("call a.echo message=loud --log-file log --log-payloads").expect(0);
+    temp_home.run("call a.echo message=loud --log-file log --log-payloads").expect(0);
     let call = called(&events()).expect("the call");
     assert_eq!(call["arguments"], json!({"message": "loud"}));
 
-    let run = place.run("tools --log-payloads").expect(2);
+    let run = temp_home.run("tools --log-payloads").expect(2);
     assert!(run.stderr.contains("--log-file"), "{}", run.stderr);
-    let run = place.run("tools --log-file /no/such/folder/log").expect(2);
+    let run = temp_home.run("tools --log-file /no/such/folder/log").expect(2);
     assert!(run.stderr.contains("could not write `/no/such/folder/log`"), "{}", run.stderr);
     assert!(!Path::new("/no/such/folder").exists());
 }
@@ -423,23 +426,24 @@ fn events_of_every_command_are_added_to_a_log_file() {
 #[test]
 fn a_log_file_with_payloads_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::with(&[entry("a", &Script::default())]);
-    let mode = || std::fs::metadata(place.path().join("log")).expect("a log").permissions().mode() & 0o777;
-    place.run("call a.echo message=hi --log-file log").expect(0);
+    let temp_home = TempHome::with(&[entry("a", &Script::default())]);
+    let mode = || std::fs::metadata(temp_home.path().join("log")).expect("a log").permissions().mode() & 0o777;
+    temp_home.run("call a.echo message=hi --log-file log").expect(0);
     assert_eq!(mode(), 0o600);
     // An existing log keeps its permissions, except with payloads.
-    std::fs::set_permissions(place.path().join("log"), std::fs::Permissions::from_mode(0o644)).expect("permissions");
-    place.run("call a.echo message=hi --log-file log").expect(0);
+    std::fs::set_permissions(temp_home.path().join("log"), std::fs::Permissions::from_mode(0o644))
+        .expect("permissions");
+    temp_home.run("call a.echo message=hi --log-file log").expect(0);
     assert_eq!(mode(), 0o644);
-    place.run("call a.echo message=hi --log-file log --log-payloads").expect(0);
+    temp_home.run("call a.echo message=hi --log-file log --log-payloads").expect(0);
     assert_eq!(mode(), 0o600);
 }
 
 #[test]
 fn the_era_option_applies_to_configured_servers() {
-    let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
+    let temp_home = TempHome::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
     for (era, expected) in [("legacy", "legacy"), ("modern", "modern"), ("auto", "modern")] {
-        let list = place.run(&format!("tools --json --era {era}")).expect(0).json();
+        let list = temp_home.run(&format!("tools --json --era {era}")).expect(0).json();
         assert_eq!([&list["servers"][0]["era"], &list["servers"][1]["era"]], [expected; 2]);
     }
 }

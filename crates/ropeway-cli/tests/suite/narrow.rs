@@ -4,12 +4,12 @@ use serde_json::json;
 
 use ropeway_testing::Script;
 
-use crate::place::{Place, entry, having};
+use crate::temp_home::{TempHome, entry, having};
 use crate::terminal::Terminal;
 
 #[test]
 fn health_fits_terminals_of_80_and_40_and_20_columns() {
-    let place = Place::with(&[
+    let temp_home = TempHome::with(&[
         entry("demo", &Script::default()),
         having(entry("with-a-name-that-is-rather-long", &Script::default()), json!({"tools": ["none"]})),
         json!({"alias": "gone", "command": "/no/such/program"}),
@@ -17,7 +17,7 @@ fn health_fits_terminals_of_80_and_40_and_20_columns() {
         json!({"alias": "off", "command": "x", "enabled": false}),
     ]);
     for columns in [80, 40, 20] {
-        let screen = Terminal { columns, coloured: false }.show(place.ropeway(&["health"]));
+        let screen = Terminal { columns, coloured: false }.show(temp_home.ropeway(&["health"]));
         let is_whole_word = |line: &str| line.trim().split(' ').count() == 1;
         for line in screen.text.lines() {
             // Paths and variable names are not broken, so that they can be copied.

@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::chat_terminal::Window;
-use crate::home::{Home, demo};
-use crate::place::TRUST;
+use crate::client_files::{Home, demo};
+use crate::temp_home::TRUST;
 use crate::{Ropeway, Run};
 
 const QUESTION: &str = "Trust this file? [y/N] ";

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use crate::Run;
 use crate::events::Following;
-use crate::mark::{Mark, command_line, signal};
-use crate::place::Place;
+use crate::process_marker::{ProcessMarker, command_line, signal};
+use crate::temp_home::TempHome;
 use crate::up::Background;
 
 /// Maximum time until a server listens.
@@ -63,7 +63,7 @@ struct Listening {
     child: Child,
     launch: Launch,
     // Dropped last, when the server has exited.
-    _mark: Mark,
+    _mark: ProcessMarker,
 }
 
 impl Listening {
@@ -78,10 +78,10 @@ impl Listening {
         let mut command = Command::new(&launch.command[0]);
         command.args(&launch.command[1..]).envs(launch.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mark = Mark::new();
-        mark.put_on(&mut command);
+        let process_marker = ProcessMarker::new();
+        process_marker.put_on(&mut command);
         let child = command.spawn().unwrap_or_else(|error| panic!("could not start {command:?}: {error}"));
-        let mut server = Self { child, launch, _mark: mark };
+        let mut server = Self { child, launch, _mark: process_marker };
         let started = Instant::now();
         while started.elapsed() < START && server.child.try_wait().is_ok_and(|end| end.is_none()) {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
@@ -164,15 +164,15 @@ pub(crate) fn filesystem(alias: &str) -> (Value, TempDir) {
 }
 
 /// Creates a place with real servers in its configuration. The second value keeps their folders alive.
-pub(crate) fn configured(names: &[&str]) -> (Place, impl Sized) {
+pub(crate) fn configured(names: &[&str]) -> (TempHome, impl Sized) {
     let launches: Vec<Launch> = names.iter().map(|name| Launch::of(name, 0)).collect();
     let servers: Vec<Value> = names.iter().zip(&launches).map(|(name, launch)| entry(name, launch)).collect();
-    (Place::with(&servers), launches)
+    (TempHome::with(&servers), launches)
 }
 
 /// Checks the output of all commands for the five servers.
-fn is_all_there(place: &Place) {
-    let run = |typed: &str| place.run(typed).expect(0).stdout;
+fn is_all_there(temp_home: &TempHome) {
+    let run = |typed: &str| temp_home.run(typed).expect(0).stdout;
     // Without a limit, a server with cached tools gets five seconds, which a busy machine may exceed.
     let tools = run("tools --timeout 60");
     for words in [
@@ -186,7 +186,7 @@ fn is_all_there(place: &Place) {
     ] {
         assert!(tools.contains(words), "{words}\n{tools}");
     }
-    let health = place.run("health --json").expect(0).json();
+    let health = temp_home.run("health --json").expect(0).json();
     let states = health["servers"].as_array().expect("servers").iter().map(|server| {
         assert!(server["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{server}");
         json!([server["server"], server["status"]["state"], server["transport"]])
@@ -200,8 +200,8 @@ fn is_all_there(place: &Place) {
     ]);
     assert_eq!(states.collect::<Value>(), expected);
     assert_eq!(run("call everything.get-sum a=2 b=3"), "The sum of 2 and 3 is 5.\n");
-    assert_eq!(place.run("call time.get_current_time timezone=UTC").expect(0).json()["timezone"], "UTC");
-    assert_eq!(place.run("call read_graph").expect(0).json(), json!({"entities": [], "relations": []}));
+    assert_eq!(temp_home.run("call time.get_current_time timezone=UTC").expect(0).json()["timezone"], "UTC");
+    assert_eq!(temp_home.run("call read_graph").expect(0).json(), json!({"entities": [], "relations": []}));
     let resources = run("resources");
     assert!(resources.contains("  demo://resource/static/document/features.md  text/markdown\n"), "{resources}");
     assert!(run("read demo://resource/static/document/features.md").starts_with("# Everything Server"));
@@ -216,10 +216,10 @@ fn five_servers_from_one_file_work_before_and_after_one_is_killed() {
     let launches: Vec<(&str, Launch)> = names.map(|(alias, name)| (alias, Launch::of(name, 0))).into();
     let mut servers: Vec<Value> = launches.iter().map(|(alias, launch)| entry(alias, launch)).collect();
     servers.push(json!({"alias": "web", "url": web.launch.url}));
-    let place = Place::with(&servers);
-    is_all_there(&place);
+    let temp_home = TempHome::with(&servers);
+    is_all_there(&temp_home);
 
-    let mut following = Following::start(&place, &["events"]);
+    let mut following = Following::start(&temp_home, &["events"]);
     following.until(|line| line.contains("● time        ready"));
     let is_time = |id: &u32| command_line(*id).contains("mcp-server-time");
     let time: Vec<u32> = following.running.others().into_iter().filter(is_time).collect();
@@ -227,23 +227,23 @@ fn five_servers_from_one_file_work_before_and_after_one_is_killed() {
     time.into_iter().for_each(|id| signal("KILL", id));
     following.until(|line| line.contains("✗ time        down"));
     following.until(|line| line.contains("● time        ready"));
-    is_all_there(&place);
+    is_all_there(&temp_home);
     following.end();
 }
 
 #[test]
 fn npx_and_uvx_download_a_server_at_its_first_start() {
     // The home folder is empty, and so are the caches of both runners.
-    let place = Place::new();
+    let temp_home = TempHome::new();
     let uvx = folder("time").join("uvx");
-    place.configure(&[
+    temp_home.configure(&[
         json!({"alias": "memory", "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory@2026.8.31"]}),
         json!({"alias": "clock", "command": uvx, "args": ["mcp-server-time@2026.10.19", "--local-timezone", "UTC"]}),
     ]);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let node = Path::new(&Launch::of("memory", 0).command[0]).with_file_name("");
     let path = std::env::join_paths(std::iter::once(node).chain(std::env::split_paths(&path))).expect("folders");
-    let run = place
+    let run = temp_home
         .ropeway(&["tools"])
         .with(|command| {
             command.env("PATH", path);

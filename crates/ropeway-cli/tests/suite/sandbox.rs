@@ -12,9 +12,9 @@ use ropeway_testing::Script;
 use serde_json::{Value, json};
 
 use crate::Run;
-use crate::mark::{Mark, signal};
-use crate::place::{Place, TRUST, entry, having};
+use crate::process_marker::{ProcessMarker, signal};
 use crate::real::{filesystem, real_entry};
+use crate::temp_home::{TRUST, TempHome, entry, having};
 
 /// The interpreter of programs that use sockets and signals.
 const PYTHON: &str = "/usr/bin/python3";
@@ -49,7 +49,7 @@ fn launch_as(user: Option<u32>, sandbox: &Sandbox, command: &[&str]) -> Run {
 }
 
 fn launch_profile(user: Option<u32>, profile: &SandboxProfile, command: &[&str]) -> Run {
-    let mark = Mark::new();
+    let process_marker = ProcessMarker::new();
     let mut launcher = match user {
         None => Command::new(env!("CARGO_BIN_EXE_ropeway")),
         Some(user) => {
@@ -61,14 +61,14 @@ fn launch_profile(user: Option<u32>, profile: &SandboxProfile, command: &[&str])
     };
     launcher.args(["__sandbox", "--"]).args(command);
     launcher.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    mark.put_on(&mut launcher);
+    process_marker.put_on(&mut launcher);
     let mut child = launcher.spawn().expect("ropeway starts");
     let profile = profile.encode().expect("a profile");
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(&profile).and_then(|()| stdin.write_all(b"the rest\n")).expect("it reads");
     drop(stdin);
     let run = Run::from(child.wait_with_output().expect("an end"));
-    mark.processes().into_iter().for_each(|id| signal("KILL", id));
+    process_marker.processes().into_iter().for_each(|id| signal("KILL", id));
     run
 }
 
@@ -89,13 +89,13 @@ fn python(sandbox: &Sandbox, lines: &[&str]) -> Vec<String> {
 }
 
 /// Creates a place with the directory `in` and the directory `out`, each with a file.
-fn two_folders() -> Place {
-    let place = Place::new();
+fn two_folders() -> TempHome {
+    let temp_home = TempHome::new();
     for folder in ["in", "out"] {
-        std::fs::create_dir(place.path().join(folder)).expect("a folder");
-        place.write(&format!("{folder}/file"), folder);
+        std::fs::create_dir(temp_home.path().join(folder)).expect("a folder");
+        temp_home.write(&format!("{folder}/file"), folder);
     }
-    place
+    temp_home
 }
 
 #[test]
@@ -111,15 +111,15 @@ fn a_file_outside_of_the_profile_can_be_neither_read_nor_changed() {
     if !is_enforced() {
         return;
     }
-    let place = two_folders();
-    let folder = place.path().display();
+    let temp_home = two_folders();
+    let folder = temp_home.path().display();
     let run = |sandbox: &Sandbox, command: &str| {
         let run = shell(sandbox, &format!("cd {folder}; {command}"));
         (run.code == Some(0), run.stdout)
     };
-    let reader = Sandbox::new().with_read(place.path().join("in"));
+    let reader = Sandbox::new().with_read(temp_home.path().join("in"));
     assert_eq!(run(&reader, "cat in/file"), (true, "in".to_owned()));
-    let writer = Sandbox::new().with_write(place.path().join("in"));
+    let writer = Sandbox::new().with_write(temp_home.path().join("in"));
     let changes = "echo new > in/file && mv in/file in/moved && rm in/moved && mkdir in/a && touch in/file";
     assert!(run(&writer, changes).0);
     for command in ["cat out/file", "ls out", "ls .", "cat ropeway.yaml", "ls ~", "cat /etc/shadow"] {
@@ -134,16 +134,16 @@ fn a_file_outside_of_the_profile_can_be_neither_read_nor_changed() {
         assert!(!run(&writer, command).0, "{command}");
     }
     // A link does not lead out.
-    std::os::unix::fs::symlink("../out/file", place.path().join("in/out")).expect("a link");
+    std::os::unix::fs::symlink("../out/file", temp_home.path().join("in/out")).expect("a link");
     assert!(!run(&writer, "cat in/out").0);
-    assert_eq!(std::fs::read_to_string(place.path().join("out/file")).expect("a file"), "out");
+    assert_eq!(std::fs::read_to_string(temp_home.path().join("out/file")).expect("a file"), "out");
 }
 
 /// Writes a script that can be executed.
-fn script(place: &Place, name: &str, text: &str) -> String {
-    let path = place.write(name, text);
+fn script(temp_home: &TempHome, name: &str, text: &str) -> String {
+    let path = temp_home.write(name, text);
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("permissions");
-    place.path().join(name).display().to_string()
+    temp_home.path().join(name).display().to_string()
 }
 
 #[test]
@@ -151,22 +151,22 @@ fn the_first_line_of_a_script_cannot_widen_its_sandbox() {
     if !is_enforced() {
         return;
     }
-    let place = two_folders();
-    let secret = place.path().join("out/file");
+    let temp_home = two_folders();
+    let secret = temp_home.path().join("out/file");
     let line = "#!/usr/bin/env -S -u /usr/../x /bin/sh";
-    let server = script(&place, "in/server", &format!("{line}\ncat {}\n", secret.display()));
+    let server = script(&temp_home, "in/server", &format!("{line}\ncat {}\n", secret.display()));
     for mode in [SandboxMode::Required, SandboxMode::BestEffort] {
         let run = launch(&Sandbox::new().with_mode(mode), &[&server]);
         assert_eq!((run.code, run.stdout.as_str()), (Some(126), ""));
         assert!(run.stderr.contains(line) && run.stderr.contains("to `sandbox.read`"), "{}", run.stderr);
     }
     // An interpreter that is neither executable nor a file opens nothing.
-    for interpreter in [place.path().to_owned(), secret.clone()] {
-        let server = script(&place, "in/server", &format!("#!{}\n", interpreter.display()));
+    for interpreter in [temp_home.path().to_owned(), secret.clone()] {
+        let server = script(&temp_home, "in/server", &format!("#!{}\n", interpreter.display()));
         let run = launch(&Sandbox::new(), &[&server]);
         assert!(run.stderr.starts_with("token {\"exec\":13}"), "{}", run.stderr);
     }
-    let server = script(&place, "in/server", "#!/bin/sh\necho started\n");
+    let server = script(&temp_home, "in/server", "#!/bin/sh\necho started\n");
     assert_eq!(launch(&Sandbox::new(), &[&server]).expect(0).stdout, "started\n");
 }
 
@@ -175,9 +175,9 @@ fn files_beside_a_program_stay_closed() {
     if !is_enforced() {
         return;
     }
-    let place = two_folders();
-    place.write("in/.env", "SECRET=1");
-    let server = script(&place, "in/server", "#!/bin/sh\ncat \"${0%/*}/.env\" || echo closed\n");
+    let temp_home = two_folders();
+    temp_home.write("in/.env", "SECRET=1");
+    let server = script(&temp_home, "in/server", "#!/bin/sh\ncat \"${0%/*}/.env\" || echo closed\n");
     assert_eq!(launch(&Sandbox::new(), &[&server]).expect(0).stdout, "closed\n");
 }
 
@@ -189,16 +189,16 @@ fn the_variables_of_an_entry_do_not_affect_the_launcher() {
     let profile = SandboxProfile::new(&Sandbox::new(), "token").with_env([("X", "from the entry")]);
     assert_eq!(launch_profile(None, &profile, &["sh", "-c", "echo $X"]).expect(0).stdout, "from the entry\n");
     // The loader of the launcher would write a file, which the server cannot.
-    let place = Place::new();
-    std::fs::create_dir(place.path().join("leak")).expect("a folder");
-    let output = place.path().join("leak/file");
+    let temp_home = TempHome::new();
+    std::fs::create_dir(temp_home.path().join("leak")).expect("a folder");
+    let output = temp_home.path().join("leak/file");
     let variables = json!({"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": output});
     let entry = scripted(json!(true));
     let mut env = entry["env"].as_object().cloned().unwrap_or_default();
     env.extend(variables.as_object().cloned().unwrap_or_default());
-    place.configure(&[having(entry, json!({"env": env}))]);
-    place.run("call s.echo message=hi").expect(0);
-    assert_eq!(std::fs::read_dir(place.path().join("leak")).expect("a folder").count(), 0);
+    temp_home.configure(&[having(entry, json!({"env": env}))]);
+    temp_home.run("call s.echo message=hi").expect(0);
+    assert_eq!(std::fs::read_dir(temp_home.path().join("leak")).expect("a folder").count(), 0);
 }
 
 #[test]
@@ -206,12 +206,12 @@ fn an_entry_cannot_choose_the_cache_of_a_package_runner() {
     if !is_enforced() {
         return;
     }
-    let place = two_folders();
-    let out = place.path().join("out");
+    let temp_home = two_folders();
+    let out = temp_home.path().join("out");
     let text = format!("#!/bin/sh\ntouch {}/new || echo denied\n", out.display());
     for (name, variable) in [("npx", "npm_config_cache"), ("uvx", "UV_CACHE_DIR"), ("uv", "XDG_DATA_HOME")] {
-        let runner = script(&place, &format!("in/{name}"), &text);
-        let folder = place.path().join("in").display().to_string();
+        let runner = script(&temp_home, &format!("in/{name}"), &text);
+        let folder = temp_home.path().join("in").display().to_string();
         for (command, path) in
             [(runner.as_str(), "/usr/bin:/bin".to_owned()), (name, format!("{folder}:/usr/bin:/bin"))]
         {
@@ -227,14 +227,14 @@ fn certificates_of_the_users_own_environment_can_be_read() {
     if !is_enforced() {
         return;
     }
-    let place = Place::new();
-    let certificate = place.write("ca.pem", "company-certificate");
+    let temp_home = TempHome::new();
+    let certificate = temp_home.write("ca.pem", "company-certificate");
     // The server ends, so its standard error is shown.
     let command = "cat \"$SSL_CERT_FILE\" >&2";
     let server = json!({"alias": "s", "command": "sh", "args": ["-c", command], "sandbox": true});
     let said = |server: &Value, own: Option<&Path>| {
-        place.configure(std::slice::from_ref(server));
-        let command = place.ropeway(&["doctor", "s"]).with(|command| {
+        temp_home.configure(std::slice::from_ref(server));
+        let command = temp_home.ropeway(&["doctor", "s"]).with(|command| {
             for name in CERTIFICATE_VARIABLES {
                 command.env_remove(name);
             }
@@ -256,11 +256,11 @@ fn inherited_files_do_not_reach_the_server() {
     if !is_enforced() {
         return;
     }
-    let place = two_folders();
+    let temp_home = two_folders();
     let profile = SandboxProfile::new(&Sandbox::new(), "token").encode().expect("a profile");
     let command = format!(
         "exec 9<{} {} __sandbox -- sh -c 'cat <&9 || echo closed'",
-        place.path().join("out/file").display(),
+        temp_home.path().join("out/file").display(),
         env!("CARGO_BIN_EXE_ropeway")
     );
     let mut shell = Command::new("sh");
@@ -313,8 +313,8 @@ fn metadata_cannot_be_changed_through_an_open_file() {
     if !is_enforced() {
         return;
     }
-    let place = two_folders();
-    let (file, folder) = (place.path().join("in/file"), place.path().join("in"));
+    let temp_home = two_folders();
+    let (file, folder) = (temp_home.path().join("in/file"), temp_home.path().join("in"));
     let open = format!("os.open('{}', os.O_RDONLY)", file.display());
     let reader = Sandbox::new().with_read(&folder);
     let lines = [
@@ -346,8 +346,8 @@ fn without_write_paths_no_permission_can_be_changed() {
     if !is_enforced() {
         return;
     }
-    let place = two_folders();
-    let file = place.path().join("out/file");
+    let temp_home = two_folders();
+    let file = temp_home.path().join("out/file");
     let mode = || std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777;
     let before = mode();
     let run = shell(&Sandbox::new(), &format!("chmod 777 {}", file.display()));
@@ -412,8 +412,8 @@ fn unix_sockets_need_a_key_of_their_own() {
     if !is_enforced() {
         return;
     }
-    let place = Place::new();
-    let path = place.path().join("daemon.sock");
+    let temp_home = TempHome::new();
+    let path = temp_home.path().join("daemon.sock");
     let _daemon = UnixListener::bind(&path).expect("a socket");
     let connect = format!("socket.socket(socket.AF_UNIX).connect('{}')", path.display());
     assert_eq!(python(&Sandbox::new().with_network(true), &[&connect]), ["EPERM"]);
@@ -534,10 +534,10 @@ fn a_program_that_is_missing_is_reported_as_without_a_sandbox() {
     if !is_enforced() {
         return;
     }
-    let place = two_folders();
-    let script = place.write("script", "#!/no/such/interpreter\n");
+    let temp_home = two_folders();
+    let script = temp_home.write("script", "#!/no/such/interpreter\n");
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("permissions");
-    let plain = place.write("plain", "");
+    let plain = temp_home.write("plain", "");
     for entry in [
         json!({"alias": "s", "command": "no-such-program"}),
         json!({"alias": "s", "command": "/no/such/program"}),
@@ -546,8 +546,8 @@ fn a_program_that_is_missing_is_reported_as_without_a_sandbox() {
         json!({"alias": "s", "command": "cat", "cwd": "no/such/folder"}),
     ] {
         let said = |entry: Value| {
-            place.configure(&[entry]);
-            let run = place.run("call s.echo");
+            temp_home.configure(&[entry]);
+            let run = temp_home.run("call s.echo");
             (run.code, run.stderr.replace(", or add its directory to `sandbox.read`", ""))
         };
         let expected = said(entry.clone());
@@ -561,16 +561,16 @@ fn a_sandboxed_server_ends_with_the_command_and_leaves_no_files() {
     if !is_enforced() {
         return;
     }
-    let place = Place::with(&[scripted(json!(true))]);
-    std::fs::create_dir(place.path().join("tmp")).expect("a folder");
+    let temp_home = TempHome::with(&[scripted(json!(true))]);
+    std::fs::create_dir(temp_home.path().join("tmp")).expect("a folder");
     // The mark of the command detects processes that are left.
-    let command = place.ropeway(&["call", "s.echo", "message=hi"]);
+    let command = temp_home.ropeway(&["call", "s.echo", "message=hi"]);
     let command = command.with(|command| {
-        command.env("TMPDIR", place.path().join("tmp"));
+        command.env("TMPDIR", temp_home.path().join("tmp"));
     });
     let run = command.run().expect(0);
     assert!(run.stdout.contains("hi"), "{}", run.stdout);
-    assert_eq!(std::fs::read_dir(place.path().join("tmp")).expect("a folder").count(), 0);
+    assert_eq!(std::fs::read_dir(temp_home.path().join("tmp")).expect("a folder").count(), 0);
 }
 
 #[test]
@@ -578,13 +578,13 @@ fn failed_starts_and_signals_leave_no_files() {
     if !is_enforced() {
         return;
     }
-    let place =
-        Place::with(&[having(entry("s", &Script::default()), json!({"sandbox": true, "command": "/bin/false"}))]);
-    let temp = place.path().join("tmp");
+    let temp_home =
+        TempHome::with(&[having(entry("s", &Script::default()), json!({"sandbox": true, "command": "/bin/false"}))]);
+    let temp = temp_home.path().join("tmp");
     std::fs::create_dir(&temp).expect("a folder");
     let count = || std::fs::read_dir(&temp).expect("a folder").count();
     for _ in 0..5 {
-        let command = place.ropeway(&["call", "s.echo", "message=hi"]);
+        let command = temp_home.ropeway(&["call", "s.echo", "message=hi"]);
         let run = command.with(|command| {
             command.env("TMPDIR", &temp);
         });
@@ -592,10 +592,10 @@ fn failed_starts_and_signals_leave_no_files() {
         assert_eq!(count(), 0);
     }
     // A server that does not answer.
-    place.configure(&[json!({"alias": "s", "command": "sleep", "args": ["60"], "sandbox": true})]);
+    temp_home.configure(&[json!({"alias": "s", "command": "sleep", "args": ["60"], "sandbox": true})]);
     for name in ["TERM", "INT", "HUP"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ropeway"));
-        command.args(["call", "s.echo", "--config"]).arg(place.path().join("ropeway.yaml"));
+        command.args(["call", "s.echo", "--config"]).arg(temp_home.path().join("ropeway.yaml"));
         command.env("TMPDIR", &temp).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("ropeway starts");
         while count() == 0 {
@@ -619,13 +619,13 @@ fn the_filesystem_server_cannot_leave_its_profile() {
         std::fs::create_dir(folder.path().join(name)).expect("a folder");
         std::fs::write(folder.path().join(name).join("note.txt"), name).expect("a file");
     }
-    let place = Place::with(&[having(server, json!({"sandbox": {"read": [folder.path().join("open")]}}))]);
+    let temp_home = TempHome::with(&[having(server, json!({"sandbox": {"read": [folder.path().join("open")]}}))]);
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let run = place.run(&format!("call files.read_text_file path={}", path("open/note.txt"))).expect(0);
+    let run = temp_home.run(&format!("call files.read_text_file path={}", path("open/note.txt"))).expect(0);
     assert_eq!(run.stdout, "open\n");
-    let run = place.run(&format!("call files.read_text_file path={}", path("closed/note.txt"))).expect(1);
+    let run = temp_home.run(&format!("call files.read_text_file path={}", path("closed/note.txt"))).expect(1);
     assert_eq!(run.stdout, format!("EACCES: permission denied, open '{}'\n", path("closed/note.txt")));
-    let run = place.run(&format!("call files.write_file content=x path={}", path("open/note.txt"))).expect(1);
+    let run = temp_home.run(&format!("call files.write_file content=x path={}", path("open/note.txt"))).expect(1);
     assert!(run.stdout.starts_with("EACCES: permission denied"), "{}", run.stdout);
     assert_eq!(std::fs::read_to_string(path("open/note.txt")).expect("a file"), "open");
 }
@@ -638,11 +638,13 @@ fn a_fetch_server_without_network_fetches_nothing() {
     let page = serve_page("<html><body><p>a public page</p></body></html>");
     let (closed, _first) = real_entry("fetch", "closed");
     let (open, _second) = real_entry("fetch", "open");
-    let place =
-        Place::with(&[having(closed, json!({"sandbox": true})), having(open, json!({"sandbox": {"network": true}}))]);
-    let run = place.run(&format!("call closed.fetch url={page}")).expect(1);
+    let temp_home = TempHome::with(&[
+        having(closed, json!({"sandbox": true})),
+        having(open, json!({"sandbox": {"network": true}})),
+    ]);
+    let run = temp_home.run(&format!("call closed.fetch url={page}")).expect(1);
     assert!(run.stdout.contains("due to a connection issue"), "{}", run.stdout);
-    let run = place.run(&format!("call open.fetch url={page}")).expect(0);
+    let run = temp_home.run(&format!("call open.fetch url={page}")).expect(0);
     assert!(run.stdout.contains("a public page"), "{}{}", run.stdout, run.stderr);
 }
 
@@ -673,17 +675,17 @@ fn npx_starts_in_a_sandbox_with_network() {
     if !is_enforced() {
         return;
     }
-    let place = Place::new();
-    place.configure(&[json!({"alias": "memory", "command": "npx",
+    let temp_home = TempHome::new();
+    temp_home.configure(&[json!({"alias": "memory", "command": "npx",
         "args": ["-y", "@modelcontextprotocol/server-memory@2026.8.31"], "sandbox": {"network": true}})]);
-    let run = place.run("tools --timeout 120").expect(0);
+    let run = temp_home.run("tools --timeout 120").expect(0);
     assert!(run.stdout.contains("create_entities"), "{}{}", run.stdout, run.stderr);
 }
 
 #[test]
 fn doctor_shows_the_profile_and_what_the_kernel_supports() {
-    let place = Place::with(&[scripted(json!({"read": ["docs"], "memory": "2G"}))]);
-    let run = place.run("doctor");
+    let temp_home = TempHome::with(&[scripted(json!({"read": ["docs"], "memory": "2G"}))]);
+    let run = temp_home.run("doctor");
     if is_enforced() {
         assert!(
             run.stdout.contains("sandbox    required; reads `docs`; no network; memory 2G (Landlock ABI "),
@@ -701,8 +703,8 @@ fn doctor_shows_the_profile_and_what_the_kernel_supports() {
 
 #[test]
 fn check_warns_about_paths_that_are_missing_or_too_wide() {
-    let place = Place::with(&[scripted(json!({"read": ["docs"], "write": ["~", "/"]}))]);
-    let run = place.run("config check").expect(0);
+    let temp_home = TempHome::with(&[scripted(json!({"read": ["docs"], "write": ["~", "/"]}))]);
+    let run = temp_home.run("config check").expect(0);
     let text = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "sandbox of server `s`: `read` path `docs` does not exist",
@@ -715,12 +717,12 @@ fn check_warns_about_paths_that_are_missing_or_too_wide() {
 
 #[test]
 fn check_warns_about_runners_without_network_and_little_memory() {
-    let place = two_folders();
-    std::os::unix::fs::symlink("/etc", place.path().join("docs")).expect("a link");
-    place.configure(&[
+    let temp_home = two_folders();
+    std::os::unix::fs::symlink("/etc", temp_home.path().join("docs")).expect("a link");
+    temp_home.configure(&[
         json!({"alias": "s", "command": "npx", "args": ["x"], "sandbox": {"memory": "1K", "read": ["docs", "in"]}}),
     ]);
-    let run = place.run("config check").expect(0);
+    let run = temp_home.run("config check").expect(0);
     let text = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "sandbox of server `s`: `npx` may have to download the server; set `network: true`",
@@ -729,7 +731,7 @@ fn check_warns_about_runners_without_network_and_little_memory() {
     ] {
         assert!(text.contains(words), "{words}\n{text}");
     }
-    let run = place.ropeway(&["trust"]).with(|command| {
+    let run = temp_home.ropeway(&["trust"]).with(|command| {
         command.env_remove(TRUST);
     });
     let run = run.run().expect(0);
@@ -742,27 +744,27 @@ fn a_removed_sandbox_is_found_without_starting_the_server() {
     if !is_enforced() {
         return;
     }
-    let place = Place::new();
+    let temp_home = TempHome::new();
     let configure = |entry: Value, policy: &str| {
-        place.write("ropeway.yaml", &json!({"servers": [entry], "lock": policy}).to_string());
+        temp_home.write("ropeway.yaml", &json!({"servers": [entry], "lock": policy}).to_string());
     };
     configure(scripted(json!(true)), "warn");
-    place.run("lock").expect(0);
+    temp_home.run("lock").expect(0);
     let without = entry("s", &Script::default());
     configure(having(without.clone(), json!({"command": "/bin/false"})), "warn");
-    let run = place.run("lock --check");
+    let run = temp_home.run("lock --check");
     assert_ne!(run.code, Some(0));
     assert!(run.stdout.contains("sandbox removed (wider)"), "{}{}", run.stdout, run.stderr);
     configure(without, "strict");
-    let run = place.run("call s.echo message=hi");
+    let run = temp_home.run("call s.echo message=hi");
     assert!(run.stderr.contains("run `ropeway lock` to accept it"), "{}", run.stderr);
     assert!(!run.stderr.contains("correct or remove the key"), "{}", run.stderr);
 }
 
 #[test]
 fn the_trust_review_shows_the_sandbox() {
-    let place = Place::with(&[scripted(json!({"write": ["${NOTES}"], "network": true}))]);
-    let command = place.ropeway(&["trust"]).with(|command| {
+    let temp_home = TempHome::with(&[scripted(json!({"write": ["${NOTES}"], "network": true}))]);
+    let command = temp_home.ropeway(&["trust"]).with(|command| {
         command.env_remove(TRUST);
     });
     let run = command.run().expect(0);
@@ -782,31 +784,31 @@ fn a_wider_sandbox_differs_from_the_lock() {
     if !is_enforced() {
         return;
     }
-    let place = Place::new();
+    let temp_home = TempHome::new();
     let configure = |sandbox: Option<Value>, policy: &str| {
         let entry = entry("s", &Script::default());
         let entry = sandbox.map_or_else(|| entry.clone(), |sandbox| having(entry.clone(), json!({"sandbox": sandbox})));
-        place.write("ropeway.yaml", &json!({"servers": [entry], "lock": policy}).to_string());
+        temp_home.write("ropeway.yaml", &json!({"servers": [entry], "lock": policy}).to_string());
     };
     configure(Some(json!({"read": ["docs"], "memory": "2G"})), "warn");
-    place.run("lock").expect(0);
-    let lock = std::fs::read_to_string(place.path().join("ropeway.lock")).expect("a lock");
+    temp_home.run("lock").expect(0);
+    let lock = std::fs::read_to_string(temp_home.path().join("ropeway.lock")).expect("a lock");
     assert!(
         lock.contains("\"read\": [\n          \"docs\"\n        ]") && lock.contains("\"memory\": 2147483648"),
         "{lock}"
     );
-    place.run("lock --check").expect(0);
+    temp_home.run("lock --check").expect(0);
 
     configure(Some(json!({"write": ["docs"], "network": true, "mode": "best-effort"})), "warn");
-    let run = place.run("lock --check").expect(1);
+    let run = temp_home.run("lock --check").expect(1);
     assert_eq!(
         run.stdout,
         "~ s sandbox changed\n    mode changed from required to best-effort (wider)\n    read path `docs` removed\n    \
          write path `docs` added (wider)\n    network allowed (wider)\n    limit of memory removed (was 2G) (wider)\n"
     );
-    let json = place.run("lock --check --json").expect(1).json();
+    let json = temp_home.run("lock --check --json").expect(1).json();
     assert_eq!((&json["sandboxes"][0]["server"], &json["sandboxes"][0]["widens"]), (&json!("s"), &json!(true)));
-    let run = place.run("call s.echo message=hi").expect(0);
+    let run = temp_home.run("call s.echo message=hi").expect(0);
     assert!(
         run.stderr.contains("warning: server `s`: its sandbox is wider than the locked one (mode changed"),
         "{}",
@@ -814,12 +816,12 @@ fn a_wider_sandbox_differs_from_the_lock() {
     );
 
     configure(None, "strict");
-    let run = place.run("call s.echo message=hi");
+    let run = temp_home.run("call s.echo message=hi");
     assert!(
         run.code != Some(0) && run.stderr.contains("its sandbox is wider than the locked one (sandbox removed)"),
         "{}",
         run.stderr
     );
-    place.run("lock --yes").expect(0);
-    place.run("call s.echo message=hi").expect(0);
+    temp_home.run("lock --yes").expect(0);
+    temp_home.run("call s.echo message=hi").expect(0);
 }

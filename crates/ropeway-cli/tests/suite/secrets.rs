@@ -5,8 +5,8 @@ use std::path::Path;
 use ropeway_testing::{Fault, FaultTrigger, HttpFault, Script};
 use serde_json::{Value, json};
 
-use crate::place::{Place, entry, having};
-use crate::trial::Site;
+use crate::fault_run::Site;
+use crate::temp_home::{TempHome, entry, having};
 use crate::{Ropeway, Run};
 
 /// A word in all secrets, so that one search finds each of them in any encoding.
@@ -59,7 +59,7 @@ fn talkative_process() -> Script {
 
 /// A place with these servers in its configuration.
 struct Stage {
-    place: Place,
+    temp_home: TempHome,
     _site: Site,
     _strict: Site,
 }
@@ -77,7 +77,7 @@ impl Stage {
             json!({"url": format!("{url}?api_key=${{URL_KEY}}"), "headers": {"X-Api-Key": "${HEADER_KEY}"},
                 "auth": {"bearer": "${BEARER}"}})
         };
-        let place = Place::with(&[
+        let temp_home = TempHome::with(&[
             having(child, json!({"args": arguments, "env": {"API_TOKEN": "${ENV_TOKEN}"}})),
             having(web(&site.url), json!({"alias": "web"})),
             having(web(&strict.url), json!({"alias": "strict"})),
@@ -88,18 +88,18 @@ impl Stage {
         ]);
         let quoted =
             |(name, value): &(&str, &str)| format!("{name}=\"{}\"\n", value.replace('\\', "\\\\").replace('"', "\\\""));
-        place.write(".env", &FROM_FILE.iter().map(quoted).collect::<String>());
-        Self { place, _site: site, _strict: strict }
+        temp_home.write(".env", &FROM_FILE.iter().map(quoted).collect::<String>());
+        Self { temp_home, _site: site, _strict: strict }
     }
 
     fn ropeway(&self, arguments: &[&str]) -> Ropeway {
-        self.place.ropeway(arguments).with(|command| {
+        self.temp_home.ropeway(arguments).with(|command| {
             command.envs(FROM_ENVIRONMENT);
         })
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.place.path().join("log")).expect("a log")
+        std::fs::read_to_string(self.temp_home.path().join("log")).expect("a log")
     }
 }
 
@@ -158,7 +158,7 @@ fn no_secret_appears_in_output_or_logs() {
     let log = stage.log();
     is_clean("the log file", &log);
     assert!(log.contains("***"), "{log}");
-    remembers_nothing(stage.place.path());
+    remembers_nothing(stage.temp_home.path());
 }
 
 #[test]
@@ -224,10 +224,10 @@ fn json_stays_json_whatever_the_secret_is() {
     for secret in ["123456", "true", "description", "\"text\"", "\\u00e9\\"] {
         let words = format!("it is {secret}, is it not?");
         let peer = having(entry("peer", &saying(&words)), json!({"env": {"API_TOKEN": "${THE_TOKEN}"}}));
-        let place = Place::with(&[peer]);
+        let temp_home = TempHome::with(&[peer]);
         for command in [&["tools"][..], &["health"], &["events", "--timeout", "1s"]] {
             let typed = [command, &["--json", "--log-file", "log"]].concat();
-            let ropeway = place.ropeway(&typed).with(|command| {
+            let ropeway = temp_home.ropeway(&typed).with(|command| {
                 command.env("THE_TOKEN", secret);
             });
             let run = ropeway.run();
@@ -242,7 +242,7 @@ fn json_stays_json_whatever_the_secret_is() {
                 assert!(command[0] != "tools" || shown.contains("\"description\":"), "{shown}");
             }
         }
-        let log = std::fs::read_to_string(place.path().join("log")).expect("a log");
+        let log = std::fs::read_to_string(temp_home.path().join("log")).expect("a log");
         assert!(!log.is_empty());
         for line in log.lines() {
             serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{secret}: {error}\n{line}"));
@@ -254,11 +254,11 @@ fn json_stays_json_whatever_the_secret_is() {
 fn logs_contain_no_terminal_escapes() {
     let words = "safe\u{202e}txt\u{2066}\r\0\u{9b}31m\u{1b}[2J\u{85}\u{2028}end";
     let script = saying(words).fault(FaultTrigger::connect(), Fault::StderrLine(words.replace('\r', " ")));
-    let place = Place::with(&[entry("peer", &script)]);
+    let temp_home = TempHome::with(&[entry("peer", &script)]);
     for command in [&["tools"][..], &["call", "peer.tell"], &["call", "peer.no-such"], &["health"]] {
         for more in [&["-vv"][..], &["-v", "--json"]] {
-            let run = place.ropeway(&[command, more, &["--log-file", "log"]].concat()).run();
-            let log = std::fs::read_to_string(place.path().join("log")).expect("a log");
+            let run = temp_home.ropeway(&[command, more, &["--log-file", "log"]].concat()).run();
+            let log = std::fs::read_to_string(temp_home.path().join("log")).expect("a log");
             for (what, text) in [("standard error", &run.stderr), ("the log", &log)] {
                 let harmful = |c: char| {
                     (c.is_control() && c != '\n' && c != '\t')
@@ -282,9 +282,9 @@ fn a_flood_of_escapes_does_not_hold_up_another_server() {
         head -c 4000000 /dev/zero | tr '\\0' '&'; printf '\"}}\\n'; exec cat > /dev/null";
     let bad =
         json!({"alias": "bad", "command": "sh", "args": ["-c", flood], "env": {"API_TOKEN": "a-token-that-is-known"}});
-    let place = Place::with(&[bad, entry("good", &Script::default())]);
+    let temp_home = TempHome::with(&[bad, entry("good", &Script::default())]);
     let began = std::time::Instant::now();
-    let run = place.ropeway(&["events", "--timeout", "5s", "--json"]).run();
+    let run = temp_home.ropeway(&["events", "--timeout", "5s", "--json"]).run();
     let took = began.elapsed();
     // This took minutes, during which timeouts had no effect.
     assert!(took.as_secs() < 40, "{took:?}");

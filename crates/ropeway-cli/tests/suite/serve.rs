@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::home::{Home, demo};
-use crate::mark::signal;
-use crate::place::{Place, TRUST};
+use crate::client_files::{Home, demo};
+use crate::process_marker::signal;
+use crate::temp_home::{TRUST, TempHome};
 use crate::{Ropeway, Run, Running};
 
 /// Time limit on a busy machine.
@@ -39,8 +39,8 @@ impl Serving {
         Self { running, url }
     }
 
-    pub(crate) fn in_place(place: &Place, more: &[&str]) -> Self {
-        Self::start(place.ropeway(&[&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat()))
+    pub(crate) fn in_place(temp_home: &TempHome, more: &[&str]) -> Self {
+        Self::start(temp_home.ropeway(&[&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat()))
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -106,8 +106,8 @@ pub(crate) fn json_of(stream: TcpStream) -> Value {
 
 #[test]
 fn all_servers_are_one_endpoint_for_both_eras() {
-    let place = Place::with(&[entry("a"), entry("b")]);
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = TempHome::with(&[entry("a"), entry("b")]);
+    let serving = Serving::in_place(&temp_home, &[]);
     // A list waits for the servers.
     let tools = serving.tools();
     let answer = json_of(serving.call("b_calculate", json!({"expression": "6*7"})));
@@ -132,25 +132,26 @@ fn all_servers_are_one_endpoint_for_both_eras() {
         "{}",
         run.stderr
     );
-    let keys = std::fs::metadata(place.path().join(".local/state/ropeway/gateway/keys")).expect("keys");
+    let keys = std::fs::metadata(temp_home.path().join(".local/state/ropeway/gateway/keys")).expect("keys");
     assert_eq!(keys.permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
 fn without_a_configuration_the_demo_server_is_served_as_it_is() {
-    let place = Place::new();
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = TempHome::new();
+    let serving = Serving::in_place(&temp_home, &[]);
     assert!(serving.tools().contains(&"calculate".to_owned()));
     serving.end().expect(0);
-    let serving = Serving::in_place(&place, &["--command", &format!("{} demo-server", env!("CARGO_BIN_EXE_ropeway"))]);
+    let serving =
+        Serving::in_place(&temp_home, &["--command", &format!("{} demo-server", env!("CARGO_BIN_EXE_ropeway"))]);
     assert!(serving.tools().contains(&"calculate".to_owned()));
     serving.end().expect(0);
 }
 
 #[test]
 fn standard_output_carries_the_protocol_only() {
-    let place = Place::with(&[entry("a"), json!({"alias": "gone", "command": "/no/such/program"})]);
-    let mut running = place
+    let temp_home = TempHome::with(&[entry("a"), json!({"alias": "gone", "command": "/no/such/program"})]);
+    let mut running = temp_home
         .ropeway(&["serve", "--stdio", "-v"])
         .with(|command| {
             command.stdin(Stdio::piped());
@@ -170,7 +171,7 @@ fn standard_output_carries_the_protocol_only() {
     }
     drop(input);
     running.end().expect(0);
-    let run = place.run("serve --stdio --json").expect(2);
+    let run = temp_home.run("serve --stdio --json").expect(2);
     assert_eq!(run.stdout, "");
 }
 
@@ -192,17 +193,17 @@ fn an_address_of_other_machines_is_refused() {
         assert!(run.stderr.contains(&words), "{}", run.stderr);
         assert!(run.stderr.contains("try `--listen 127.0.0.1:8931`"), "{}", run.stderr);
     }
-    let place = Place::new();
-    place.write("ropeway.yaml", "gateway: {listen: 0.0.0.0:8931}\nservers: []\n");
-    place.run("serve").expect(2);
+    let temp_home = TempHome::new();
+    temp_home.write("ropeway.yaml", "gateway: {listen: 0.0.0.0:8931}\nservers: []\n");
+    temp_home.run("serve").expect(2);
     let run = Run::of(&["serve", "--profile", "nothing"]).expect(2);
     assert!(run.stderr.contains("unknown profile or server `nothing`"), "{}", run.stderr);
 }
 
 #[test]
 fn a_signal_lets_calls_in_progress_finish() {
-    let place = Place::with(&[entry("a")]);
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = TempHome::with(&[entry("a")]);
+    let serving = Serving::in_place(&temp_home, &[]);
     serving.tools();
     let call = serving.call("countdown", json!({"seconds": 2}));
     std::thread::sleep(Duration::from_millis(700));
@@ -213,8 +214,8 @@ fn a_signal_lets_calls_in_progress_finish() {
 
 #[test]
 fn a_second_signal_ends_the_gateway_at_once() {
-    let place = Place::with(&[entry("a")]);
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = TempHome::with(&[entry("a")]);
+    let serving = Serving::in_place(&temp_home, &[]);
     serving.tools();
     let _call = serving.call("countdown", json!({"seconds": 60}));
     std::thread::sleep(Duration::from_millis(500));
@@ -229,9 +230,9 @@ fn a_second_signal_ends_the_gateway_at_once() {
 
 #[test]
 fn a_slow_server_does_not_delay_the_address() {
-    let place = Place::with(&[entry("a"), json!({"alias": "slow", "command": "sleep", "args": ["1000"]})]);
+    let temp_home = TempHome::with(&[entry("a"), json!({"alias": "slow", "command": "sleep", "args": ["1000"]})]);
     let began = Instant::now();
-    let serving = Serving::in_place(&place, &[]);
+    let serving = Serving::in_place(&temp_home, &[]);
     assert!(serving.tools().contains(&"a_calculate".to_owned()));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     std::thread::sleep(Duration::from_millis(500));
@@ -241,8 +242,8 @@ fn a_slow_server_does_not_delay_the_address() {
 
 #[test]
 fn a_broken_server_is_reported_once_at_the_start() {
-    let place = Place::with(&[json!({"alias": "broken", "command": "/no/such/program"}), entry("good")]);
-    let run = place.run("serve --listen 127.0.0.1:0 --timeout 3s").expect(0);
+    let temp_home = TempHome::with(&[json!({"alias": "broken", "command": "/no/such/program"}), entry("good")]);
+    let run = temp_home.run("serve --listen 127.0.0.1:0 --timeout 3s").expect(0);
     let words = "warning: server `broken` is unavailable: could not start `/no/such/program`: ";
     assert!(run.stderr.contains(words), "{}", run.stderr);
     assert_eq!(run.stderr.matches("server `broken`").count(), 1, "{}", run.stderr);

@@ -12,9 +12,9 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use serde_json::{Value, json};
 
-use crate::mark::signal;
-use crate::place::Place;
+use crate::process_marker::signal;
 use crate::serve::{PATIENCE, Serving, entry, json_of};
+use crate::temp_home::TempHome;
 
 /// A self-signed certificate and its key in PEM format.
 struct Certificate {
@@ -33,9 +33,9 @@ impl Certificate {
         Self { pem: pem("CERTIFICATE", &der), key: pem("PRIVATE KEY", &key.serialize_der()), der }
     }
 
-    fn write(&self, place: &Place) {
-        place.write("gateway.pem", &self.pem);
-        place.write("gateway.key", &self.key);
+    fn write(&self, temp_home: &TempHome) {
+        temp_home.write("gateway.pem", &self.pem);
+        temp_home.write("gateway.key", &self.key);
     }
 }
 
@@ -116,18 +116,18 @@ fn tls_address(serving: &Serving) -> &str {
     serving.url.strip_prefix("https://").and_then(|rest| rest.split_once('/')).expect("a URL").0
 }
 
-fn configured(gateway: Value) -> Place {
-    let place = Place::new();
-    place.write("ropeway.yaml", &json!({"servers": [entry("demo")], "gateway": gateway}).to_string());
-    place
+fn configured(gateway: Value) -> TempHome {
+    let temp_home = TempHome::new();
+    temp_home.write("ropeway.yaml", &json!({"servers": [entry("demo")], "gateway": gateway}).to_string());
+    temp_home
 }
 
 #[test]
 fn https_is_served_and_a_new_certificate_is_used_without_a_restart() {
-    let place = configured(json!({"tls": {"cert": "gateway.pem", "key": "gateway.key"}}));
+    let temp_home = configured(json!({"tls": {"cert": "gateway.pem", "key": "gateway.key"}}));
     let (first, second) = (Certificate::new(|_| ()), Certificate::new(|_| ()));
-    first.write(&place);
-    let serving = Serving::in_place(&place, &[]);
+    first.write(&temp_home);
+    let serving = Serving::in_place(&temp_home, &[]);
     let address = tls_address(&serving);
     let (certificate, response) = get(address, "/health");
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
@@ -137,14 +137,14 @@ fn https_is_served_and_a_new_certificate_is_used_without_a_restart() {
     let _silent = TcpStream::connect(address).expect("a connection");
     TcpStream::connect(address).expect("a connection").write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a request");
 
-    second.write(&place);
+    second.write(&temp_home);
     let started = Instant::now();
     while get(address, "/health").0 != second.der {
         assert!(started.elapsed() < PATIENCE, "the new certificate is not used");
         std::thread::sleep(Duration::from_millis(200));
     }
 
-    place.write("gateway.pem", "not a certificate");
+    temp_home.write("gateway.pem", "not a certificate");
     // Longer than the time between two looks at the files.
     std::thread::sleep(Duration::from_secs(6));
     assert!(get(address, "/health").0 == second.der);
@@ -155,29 +155,29 @@ fn https_is_served_and_a_new_certificate_is_used_without_a_restart() {
 
 #[test]
 fn an_unusable_certificate_is_refused_at_the_start() {
-    let place = configured(json!({"tls": {"cert": "gateway.pem", "key": "gateway.key"}}));
-    let run = place.run("serve --listen 127.0.0.1:0").expect(2);
+    let temp_home = configured(json!({"tls": {"cert": "gateway.pem", "key": "gateway.key"}}));
+    let run = temp_home.run("serve --listen 127.0.0.1:0").expect(2);
     assert!(
         run.stderr.contains("could not load the certificate") && run.stderr.contains("gateway.pem"),
         "{}",
         run.stderr
     );
     let (one, other) = (Certificate::new(|_| ()), Certificate::new(|_| ()));
-    one.write(&place);
-    place.write("gateway.key", &other.key);
-    let run = place.run("serve --listen 127.0.0.1:0").expect(2);
+    one.write(&temp_home);
+    temp_home.write("gateway.key", &other.key);
+    let run = temp_home.run("serve --listen 127.0.0.1:0").expect(2);
     assert!(run.stderr.contains("cannot be used with its certificate"), "{}", run.stderr);
     // Only one of the files.
-    place.write("ropeway.yaml", &json!({"gateway": {"tls": {"cert": "gateway.pem"}}}).to_string());
-    let run = place.run("serve --listen 127.0.0.1:0").expect(2);
+    temp_home.write("ropeway.yaml", &json!({"gateway": {"tls": {"cert": "gateway.pem"}}}).to_string());
+    let run = temp_home.run("serve --listen 127.0.0.1:0").expect(2);
     assert!(run.stderr.contains("key"), "{}", run.stderr);
 }
 
 #[test]
 fn an_expired_certificate_is_reported() {
-    let place = configured(json!({"tls": {"cert": "gateway.pem", "key": "gateway.key"}}));
-    Certificate::new(|parameters| parameters.not_after = rcgen::date_time_ymd(2020, 1, 1)).write(&place);
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = configured(json!({"tls": {"cert": "gateway.pem", "key": "gateway.key"}}));
+    Certificate::new(|parameters| parameters.not_after = rcgen::date_time_ymd(2020, 1, 1)).write(&temp_home);
+    let serving = Serving::in_place(&temp_home, &[]);
     get(tls_address(&serving), "/health");
     let run = serving.end().expect(0);
     assert!(run.stderr.contains("gateway.pem` has expired"), "{}", run.stderr);
@@ -185,8 +185,8 @@ fn an_expired_certificate_is_reported() {
 
 #[test]
 fn the_service_manager_learns_when_the_gateway_is_ready_and_when_it_ends() {
-    let place = configured(json!({}));
-    let path = place.path().join("notify.sock");
+    let temp_home = configured(json!({}));
+    let path = temp_home.path().join("notify.sock");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let received = || {
@@ -194,7 +194,7 @@ fn the_service_manager_learns_when_the_gateway_is_ready_and_when_it_ends() {
         let length = manager.recv(&mut message).expect("a message");
         String::from_utf8(message[..length].to_vec()).expect("UTF-8")
     };
-    let ropeway = place.ropeway(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+    let ropeway = temp_home.ropeway(&["serve", "--listen", "127.0.0.1:0", "--json"]);
     let serving = Serving::start(ropeway.with(|command| {
         command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
     }));
@@ -211,11 +211,11 @@ fn the_service_manager_learns_when_the_gateway_is_ready_and_when_it_ends() {
 
 #[test]
 fn a_gateway_with_an_unusable_certificate_is_never_reported_as_ready() {
-    let place = configured(json!({"tls": {"cert": "gateway.pem", "key": "gateway.key"}}));
-    let path = place.path().join("notify.sock");
+    let temp_home = configured(json!({"tls": {"cert": "gateway.pem", "key": "gateway.key"}}));
+    let path = temp_home.path().join("notify.sock");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_nonblocking(true).expect("a socket");
-    let ropeway = place.ropeway(&["serve", "--listen", "127.0.0.1:0"]);
+    let ropeway = temp_home.ropeway(&["serve", "--listen", "127.0.0.1:0"]);
     let ropeway = ropeway.with(|command| {
         command.env("NOTIFY_SOCKET", &path);
     });
@@ -226,8 +226,8 @@ fn a_gateway_with_an_unusable_certificate_is_never_reported_as_ready() {
 
 #[test]
 fn clients_are_served_during_the_drain_delay() {
-    let place = configured(json!({"drain": {"delay": "60s"}}));
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = configured(json!({"drain": {"delay": "60s"}}));
+    let serving = Serving::in_place(&temp_home, &[]);
     serving.tools();
     let ready = || {
         let mut stream = TcpStream::connect(serving.address()).expect("a connection");
@@ -256,15 +256,15 @@ fn clients_are_served_during_the_drain_delay() {
 
 #[test]
 fn keys_are_read_from_the_file_that_a_variable_names() {
-    let place = configured(json!({}));
-    place.write("keys", &format!("{}\n", "ab".repeat(32)));
-    std::process::Command::new("chmod").args(["600"]).arg(place.path().join("keys")).status().expect("chmod");
-    let ropeway = place.ropeway(&["serve", "--listen", "127.0.0.1:0", "--json"]);
-    let path = place.path().join("keys");
+    let temp_home = configured(json!({}));
+    temp_home.write("keys", &format!("{}\n", "ab".repeat(32)));
+    std::process::Command::new("chmod").args(["600"]).arg(temp_home.path().join("keys")).status().expect("chmod");
+    let ropeway = temp_home.ropeway(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+    let path = temp_home.path().join("keys");
     Serving::start(ropeway.with(|command| {
         command.env("ROPEWAY_GATEWAY_KEYS_FILE", path);
     }))
     .end()
     .expect(0);
-    assert!(!place.path().join(".local/state/ropeway/gateway/keys").exists());
+    assert!(!temp_home.path().join(".local/state/ropeway/gateway/keys").exists());
 }

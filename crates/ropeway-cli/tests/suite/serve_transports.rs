@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::mark::signal;
-use crate::place::Place;
+use crate::process_marker::signal;
 use crate::serve::{MODERN, PATIENCE, Serving, entry, json_of};
+use crate::temp_home::TempHome;
 
 /// Waits until a condition is true.
 fn until(what: &str, mut so: impl FnMut() -> bool) {
@@ -55,21 +55,21 @@ fn calculated(socket: &Path, expression: &str) -> Value {
     answer["result"]["content"][0]["text"].clone()
 }
 
-fn on_socket(place: &Place, socket: &Path) -> Serving {
-    Serving::start(place.ropeway(&["serve", "--listen", &format!("unix:{}", socket.display()), "--json"]))
+fn on_socket(temp_home: &TempHome, socket: &Path) -> Serving {
+    Serving::start(temp_home.ropeway(&["serve", "--listen", &format!("unix:{}", socket.display()), "--json"]))
 }
 
 #[test]
 fn a_unix_socket_belongs_to_its_owner() {
-    let place = Place::with(&[entry("a")]);
-    let socket = place.path().join("gateway.sock");
-    let serving = on_socket(&place, &socket);
+    let temp_home = TempHome::with(&[entry("a")]);
+    let socket = temp_home.path().join("gateway.sock");
+    let serving = on_socket(&temp_home, &socket);
     assert_eq!(serving.url, format!("unix:{}", socket.display()));
     let mode = std::fs::metadata(&socket).expect("a socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(calculated(&socket, "6*7"), "42");
     // A second gateway leaves the socket to the first one.
-    let run = place.ropeway(&["serve", "--listen", &format!("unix:{}", socket.display())]).run().expect(3);
+    let run = temp_home.ropeway(&["serve", "--listen", &format!("unix:{}", socket.display())]).run().expect(3);
     assert!(run.stderr.contains(&format!("could not listen on `{}`", socket.display())), "{}", run.stderr);
     assert!(run.stderr.contains("another program listens on the socket"), "{}", run.stderr);
     assert_eq!(calculated(&socket, "1+1"), "2");
@@ -79,9 +79,9 @@ fn a_unix_socket_belongs_to_its_owner() {
 
 #[test]
 fn a_stale_socket_is_replaced_and_other_files_are_not() {
-    let place = Place::with(&[entry("a")]);
-    let socket = place.path().join("gateway.sock");
-    let killed = on_socket(&place, &socket);
+    let temp_home = TempHome::with(&[entry("a")]);
+    let socket = temp_home.path().join("gateway.sock");
+    let killed = on_socket(&temp_home, &socket);
     assert_eq!(calculated(&socket, "6*7"), "42");
     let id = killed.running.child.id();
     signal("KILL", id);
@@ -89,19 +89,19 @@ fn a_stale_socket_is_replaced_and_other_files_are_not() {
     until("the end of the server", || killed.running.others().is_empty());
     assert_eq!(killed.running.end().code, None);
     assert!(socket.exists());
-    let serving = on_socket(&place, &socket);
+    let serving = on_socket(&temp_home, &socket);
     assert_eq!(calculated(&socket, "1+1"), "2");
     serving.end().expect(0);
     std::fs::write(&socket, "precious").expect("a file");
-    let run = place.ropeway(&["serve", "--listen", &format!("unix:{}", socket.display())]).run().expect(3);
+    let run = temp_home.ropeway(&["serve", "--listen", &format!("unix:{}", socket.display())]).run().expect(3);
     assert!(run.stderr.contains("could not listen on"), "{}", run.stderr);
     assert_eq!(std::fs::read_to_string(&socket).expect("a file"), "precious");
 }
 
 #[test]
 fn standard_input_serves_both_eras() {
-    let place = Place::with(&[entry("a")]);
-    let stdio = place.ropeway(&["serve", "--stdio"]).with(|command| {
+    let temp_home = TempHome::with(&[entry("a")]);
+    let stdio = temp_home.ropeway(&["serve", "--stdio"]).with(|command| {
         command.stdin(Stdio::piped());
     });
     let mut running = stdio.start();
@@ -140,10 +140,10 @@ fn standard_input_serves_both_eras() {
 
 #[test]
 fn legacy_sse_clients_call_tools() {
-    let place = Place::with(&[entry("a"), entry("b")]);
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = TempHome::with(&[entry("a"), entry("b")]);
+    let serving = Serving::in_place(&temp_home, &[]);
     let sse = format!("http://{}/sse", serving.address());
-    let client = Place::new();
+    let client = TempHome::new();
     for (url, tool) in [(sse.clone(), "b_calculate"), (format!("{sse}/a"), "calculate")] {
         for transport in ["sse", "auto"] {
             let words = ["call", tool, "expression=6*7", "--url", &url, "--transport", transport];
@@ -156,10 +156,10 @@ fn legacy_sse_clients_call_tools() {
 
 #[test]
 fn a_gateway_without_free_file_descriptors_recovers() {
-    let place = Place::with(&[entry("a")]);
+    let temp_home = TempHome::with(&[entry("a")]);
     let script = "ulimit -n 48; exec \"$0\" serve --listen 127.0.0.1:0 --json";
     let words = ["-c", script, env!("CARGO_BIN_EXE_ropeway")];
-    let serving = Serving::start(place.of(Path::new("/bin/sh"), &words));
+    let serving = Serving::start(temp_home.of(Path::new("/bin/sh"), &words));
     assert!(serving.tools().contains(&"calculate".to_owned()));
     let address = serving.address().to_owned();
     // More connections than it has file descriptors; those that it cannot accept wait in the queue.

@@ -4,7 +4,7 @@ use ropeway_testing::{Script, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::Model;
-use crate::place::{Place, entry};
+use crate::temp_home::{TempHome, entry};
 
 fn script() -> Script {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
@@ -21,7 +21,7 @@ fn a_chat_names_tools_without_the_prefix_whatever_goes_wrong() {
     for (options, refused) in [(&["--yes"][..], false), (&[], true), (&["--deny", "mcp_files_not"], true)] {
         let sayings = calls.iter().map(|(name, arguments)| ScriptedReply::call("a", *name, arguments.clone()));
         let model = Model::saying(sayings.chain([ScriptedReply::text("Done.")]));
-        model.place.configure(&[entry("files", &script())]);
+        model.temp_home.configure(&[entry("files", &script())]);
         let run = model.chat(&[&["-p", "go"], options].concat()).run().expect(0);
         let shown = run.stderr.replace("no tool matches `mcp_files_not`", "");
         assert!(!shown.contains("mcp_") && shown.contains("files.note"), "{options:?}: {}", run.stderr);
@@ -38,7 +38,7 @@ fn a_chat_names_tools_without_the_prefix_whatever_goes_wrong() {
 
 #[test]
 fn commands_name_tools_without_the_prefix() {
-    let place = Place::with(&[entry("files", &script()), entry("files_with", &script())]);
+    let temp_home = TempHome::with(&[entry("files", &script()), entry("files_with", &script())]);
     let mut text = String::new();
     for typed in [
         "tools",
@@ -55,11 +55,11 @@ fn commands_name_tools_without_the_prefix() {
         "health",
         "tools -v",
     ] {
-        let run = place.run(typed);
+        let run = temp_home.run(typed);
         assert!(!run.stdout.contains("mcp_") && !run.stderr.contains("mcp_"), "{typed}:\n{}{}", run.stdout, run.stderr);
         text.push_str(&(run.stdout + &run.stderr));
     }
     assert!(text.contains("files.note") && text.contains("with_blank"), "{text}");
     // JSON contains the name for models.
-    assert!(place.run("tools --json").stdout.contains("\"mcp_files_note\""));
+    assert!(temp_home.run("tools --json").stdout.contains("\"mcp_files_note\""));
 }

@@ -6,9 +6,9 @@ use ropeway_testing::{Fault, FaultTrigger, HttpFault, Script};
 use serde_json::{Value, json};
 
 use crate::completions::commands;
-use crate::place::{Place, entry, having};
+use crate::fault_run::Site;
+use crate::temp_home::{TempHome, entry, having};
 use crate::terminal::{Screen, Terminal};
-use crate::trial::Site;
 
 /// The widths of the windows.
 const NARROW: u16 = 80;
@@ -282,7 +282,7 @@ pub(crate) fn keep_after(name: &str, typed: &str, prepare: &dyn Fn(&Path)) {
 /// Runs a command line in an isolated place.
 fn show(typed: &str, prepare: &dyn Fn(&Path), terminal: Terminal) -> Screen {
     let words = shlex::split(typed).expect("words of a shell");
-    let place = Place::new();
+    let place = TempHome::new();
     prepare(place.path());
     // `doctor` prints the path of the program, and a path of another length would wrap differently.
     let program = place.path().join("ropeway");

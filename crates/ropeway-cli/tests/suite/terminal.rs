@@ -30,7 +30,7 @@ impl Terminal {
     /// Runs the binary in the window, with standard output and standard error on the same screen.
     pub(crate) fn show(self, ropeway: Ropeway) -> Screen {
         let (mut ours, theirs) = self.open();
-        let Ropeway { mut command, mark, place } = ropeway;
+        let Ropeway { mut command, process_marker, temp_home } = ropeway;
         command.stdout(theirs.try_clone().expect("a terminal")).stderr(theirs).env("TERM", "xterm-256color");
         match self.coloured {
             true => command.env_remove("NO_COLOR"),
@@ -42,7 +42,7 @@ impl Terminal {
         let mut bytes = Vec::new();
         // Reading fails once the other end of the terminal is closed.
         let _ = ours.read_to_end(&mut bytes);
-        let run = Running { child, mark, place }.end();
+        let run = Running { child, process_marker, temp_home }.end();
         let text = String::from_utf8(bytes).expect("ropeway prints UTF-8");
         Screen { text: settle(&text), code: run.code }
     }

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::mark::signal;
-use crate::place::Place;
+use crate::process_marker::signal;
 use crate::serve::{PATIENCE, Serving, entry, json_of};
+use crate::temp_home::TempHome;
 use crate::up::Background;
 
 /// Returns a place whose gateway has these settings.
-fn place(gateway: &Value) -> Place {
-    let place = Place::new();
-    place.write("ropeway.yaml", &json!({"gateway": gateway, "servers": [entry("a"), entry("b")]}).to_string());
-    place
+fn temp_home(gateway: &Value) -> TempHome {
+    let temp_home = TempHome::new();
+    temp_home.write("ropeway.yaml", &json!({"gateway": gateway, "servers": [entry("a"), entry("b")]}).to_string());
+    temp_home
 }
 
 fn lines(path: &Path) -> Vec<Value> {
@@ -34,14 +34,14 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 
 #[test]
 fn the_statistics_of_a_gateway_are_shown_by_its_url() {
-    let place = place(&json!({}));
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = temp_home(&json!({}));
+    let serving = Serving::in_place(&temp_home, &[]);
     serving.tools();
     for _ in 0..3 {
         json_of(serving.call("a_calculate", json!({"expression": "6*7"})));
     }
     json_of(serving.call("b_calculate", json!({"expression": "6 *"})));
-    let shown = place.ropeway(&["top", &serving.url, "--once", "--json"]).run().expect(0).json();
+    let shown = temp_home.ropeway(&["top", &serving.url, "--once", "--json"]).run().expect(0).json();
     let rows = shown["operations"].as_array().expect("operations");
     let first = rows.iter().find(|row| row["server"] == "a" && row["name"] == "calculate").expect("a row");
     assert_eq!((&first["method"], &first["requests"], &first["errors"]), (&json!("tools/call"), &json!(3), &json!(0)));
@@ -49,7 +49,7 @@ fn the_statistics_of_a_gateway_are_shown_by_its_url() {
     let second = rows.iter().find(|row| row["server"] == "b" && row["name"] == "calculate").expect("a row");
     assert_eq!(second["errors"], 1, "{second}");
     assert_eq!(shown["servers"][0]["server"], "a");
-    let text = place.ropeway(&["top", &serving.url, "--once"]).run().expect(0).stdout;
+    let text = temp_home.ropeway(&["top", &serving.url, "--once"]).run().expect(0).stdout;
     assert!(text.starts_with("up ") && text.contains("SERVER") && text.contains("calculate"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
     serving.end().expect(0);
@@ -57,10 +57,10 @@ fn the_statistics_of_a_gateway_are_shown_by_its_url() {
 
 #[test]
 fn a_live_view_prints_one_line_of_json_for_each_update() {
-    let place = place(&json!({}));
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = temp_home(&json!({}));
+    let serving = Serving::in_place(&temp_home, &[]);
     serving.tools();
-    let mut top = place.ropeway(&["top", &serving.url, "--interval", "100ms", "--json"]).start();
+    let mut top = temp_home.ropeway(&["top", &serving.url, "--interval", "100ms", "--json"]).start();
     let mut output = BufReader::new(top.child.stdout.take().expect("a pipe"));
     let mut next = || {
         let mut line = String::new();
@@ -101,8 +101,8 @@ fn the_gateway_in_the_background_is_shown_without_a_url() {
 
 #[test]
 fn a_url_without_a_gateway_fails_with_the_reason() {
-    let place = Place::new();
-    let run = place.ropeway(&["top", "ftp://x", "--once"]).run().expect(2);
+    let temp_home = TempHome::new();
+    let run = temp_home.ropeway(&["top", "ftp://x", "--once"]).run().expect(2);
     assert!(run.stderr.contains("`ftp://x` is not an http:// or https:// URL"), "{}", run.stderr);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -111,23 +111,23 @@ fn a_url_without_a_gateway_fails_with_the_reason() {
         let _ = stream.read(&mut [0; 4096]);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi").expect("a response");
     });
-    let run = place.ropeway(&["top", &url, "--once"]).run().expect(3);
+    let run = temp_home.ropeway(&["top", &url, "--once"]).run().expect(3);
     assert!(run.stderr.contains("is not a ropeway gateway"), "{}", run.stderr);
     answering.join().expect("no panic");
-    let run = place.ropeway(&["top", &url, "--once"]).run().expect(3);
+    let run = temp_home.ropeway(&["top", &url, "--once"]).run().expect(3);
     assert!(run.stderr.contains("could not read the statistics of"), "{}", run.stderr);
 }
 
 #[test]
 fn a_hangup_opens_the_logs_again() {
-    let place = place(&json!({"audit": {"file": "audit.jsonl"}, "access_log": {"file": "access.jsonl"}}));
-    let (audit, access) = (place.path().join("audit.jsonl"), place.path().join("access.jsonl"));
-    let serving = Serving::in_place(&place, &[]);
+    let temp_home = temp_home(&json!({"audit": {"file": "audit.jsonl"}, "access_log": {"file": "access.jsonl"}}));
+    let (audit, access) = (temp_home.path().join("audit.jsonl"), temp_home.path().join("access.jsonl"));
+    let serving = Serving::in_place(&temp_home, &[]);
     serving.tools();
     json_of(serving.call("a_calculate", json!({"expression": "6*7"})));
     until("lines", || lines(&audit).len() == 2 && lines(&access).len() == 2);
     for (path, name) in [(&audit, "audit.1"), (&access, "access.1")] {
-        std::fs::rename(path, place.path().join(name)).expect("renamed");
+        std::fs::rename(path, temp_home.path().join(name)).expect("renamed");
     }
     signal("HUP", serving.running.child.id());
     until("new files", || audit.exists() && access.exists());
@@ -136,13 +136,13 @@ fn a_hangup_opens_the_logs_again() {
     let line = &lines(&audit)[0];
     assert_eq!([&line["server"], &line["tool"], &line["name"]], ["b", "calculate", "b_calculate"], "{line}");
     assert_eq!(lines(&access)[0]["path"], "/mcp");
-    assert_eq!(lines(&place.path().join("audit.1")).len(), 2);
+    assert_eq!(lines(&temp_home.path().join("audit.1")).len(), 2);
 }
 
 #[test]
 fn metrics_are_served_and_a_wrong_protocol_is_a_warning() {
-    let place = place(&json!({}));
-    let serve = place.ropeway(&["serve", "--listen", "127.0.0.1:0", "--json"]).with(|command| {
+    let temp_home = temp_home(&json!({}));
+    let serve = temp_home.ropeway(&["serve", "--listen", "127.0.0.1:0", "--json"]).with(|command| {
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9").env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
     });
     let serving = Serving::start(serve);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use ropeway_testing::{Fault, FaultTrigger, Grandchild, HttpFault, ProcessScript, Script, StdoutNoise, UnknownMethods};
 use serde_json::json;
 
-use crate::mark::{command_line, signal};
-use crate::place::Place;
+use crate::fault_run::{BRIEF, FaultRun, LATE, PATIENT, Site, binary, run_url};
+use crate::process_marker::{command_line, signal};
+use crate::temp_home::TempHome;
 use crate::terminal::Terminal;
-use crate::trial::{BRIEF, LATE, PATIENT, Site, Trial, binary, run_url};
 use crate::{Ropeway, Run};
 
 fn faulty(method: &str, fault: impl Into<Fault>) -> Script {
@@ -32,32 +32,32 @@ impl Run {
 
 #[test]
 fn a_tool_that_reports_a_failure_exits_with_1_and_its_message() {
-    let run = Trial::scripted("call fail message=sorry", &Script::default()).run().expect(1);
+    let run = FaultRun::scripted("call fail message=sorry", &Script::default()).run().expect(1);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry\n", "error: tool `fail` failed\n"));
 }
 
 #[test]
 fn a_refused_call_ends_with_1() {
-    let run = Trial::scripted("call refuse", &Script::default()).run();
+    let run = FaultRun::scripted("call refuse", &Script::default()).run();
     run.fails(1, &["server `scripted-server` returned error -32000: the tool refuses"]);
 }
 
 #[test]
 fn an_answer_that_is_too_large_ends_with_1() {
     let script = faulty("tools/call", Fault::Giant { bytes: 70 << 20 });
-    let run = Trial::scripted("call echo message=hi", &script).run();
+    let run = FaultRun::scripted("call echo message=hi", &script).run();
     run.fails(1, &["response of server `scripted-server` exceeds 67108864 bytes"]);
 }
 
 #[test]
 fn a_large_answer_is_printed_whole() {
-    let run = Trial::scripted("call blob bytes=8000000", &Script::default()).run().expect(0);
+    let run = FaultRun::scripted("call blob bytes=8000000", &Script::default()).run().expect(0);
     assert_eq!((run.stdout.len(), run.stderr.as_str()), (8_000_001, ""));
 }
 
 #[test]
 fn arguments_that_do_not_fit_end_with_2_and_the_tool_is_not_called() {
-    let run = Trial::scripted("call add a=1", &faulty("tools/call", Fault::exit())).run();
+    let run = FaultRun::scripted("call add a=1", &faulty("tools/call", Fault::exit())).run();
     run.fails(
         2,
         &["invalid arguments for tool `add`\n  required property `b` is missing\n", "add(a: number, b: number)"],
@@ -66,13 +66,13 @@ fn arguments_that_do_not_fit_end_with_2_and_the_tool_is_not_called() {
 
 #[test]
 fn a_server_that_cannot_be_started_ends_with_3_and_the_cause_once() {
-    let run = Trial::new("tools", "/no/such/program --flag").run();
+    let run = FaultRun::new("tools", "/no/such/program --flag").run();
     run.fails(3, &["error: server `program` is unavailable\n  caused by: could not start `/no/such/program`\n"]);
 }
 
 #[test]
 fn a_server_that_dies_at_once_exits_with_3_and_its_stderr() {
-    let run = Trial::new("tools", "sh -c 'echo no licence >&2; exit 7'").run();
+    let run = FaultRun::new("tools", "sh -c 'echo no licence >&2; exit 7'").run();
     run.fails(3, &["server `sh` is unavailable", "exit status: 7", "no licence"]);
 }
 
@@ -85,14 +85,14 @@ fn a_server_that_dies_during_a_call_exits_with_3() {
         ("call crash", Script::default()),
         ("call echo message=hi", faulty("tools/call", Fault::CloseOutput)),
     ] {
-        Trial::scripted(command, &script).run().fails(3, &["server `scripted-server` "]);
+        FaultRun::scripted(command, &script).run().fails(3, &["server `scripted-server` "]);
     }
 }
 
 #[test]
 fn a_server_that_dies_of_an_unknown_method_gets_the_legacy_era() {
     let script = Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() };
-    let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
+    let run = FaultRun::scripted("call echo message=hi", &script).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
 }
 
@@ -134,7 +134,7 @@ fn a_server_that_requires_authentication_exits_with_4_and_a_fix() {
 
 #[test]
 fn a_silent_server_exits_with_5() {
-    Trial::new("tools", "sleep 60")
+    FaultRun::new("tools", "sleep 60")
         .within(BRIEF)
         .run()
         .fails(5, &["server `sleep` did not respond within 3 s", "connecting"]);
@@ -151,7 +151,7 @@ fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
         (faulty("tools/list", Fault::Hang), "listing the tools of"),
         (faulty("tools/call", Fault::Hang), "waiting for"),
     ] {
-        let run = Trial::scripted("call echo message=hi", &script).within(BRIEF).run();
+        let run = FaultRun::scripted("call echo message=hi", &script).within(BRIEF).run();
         run.fails(5, &["server `scripted-server` did not respond within 3 s", step]);
     }
 }
@@ -180,7 +180,7 @@ fn a_url_that_is_silent_at_the_probe_is_used_in_the_time_that_is_left() {
 #[test]
 fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
     let script = Script::default();
-    Trial::scripted("call sleep ms=60000 steps=600", &script)
+    FaultRun::scripted("call sleep ms=60000 steps=600", &script)
         .within(BRIEF)
         .run()
         .fails(5, &["did not respond within 3 s"]);
@@ -188,8 +188,8 @@ fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
 
 #[test]
 fn a_server_that_floods_standard_output_ends_with_5() {
-    Trial::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` did not respond within 3 s"]);
-    Trial::new("tools", "sh -c 'exec cat /dev/zero'")
+    FaultRun::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` did not respond within 3 s"]);
+    FaultRun::new("tools", "sh -c 'exec cat /dev/zero'")
         .within(BRIEF)
         .run()
         .fails(5, &["server `sh` did not respond within 3 s"]);
@@ -197,7 +197,7 @@ fn a_server_that_floods_standard_output_ends_with_5() {
 
 #[test]
 fn a_server_that_floods_standard_error_ends_with_5() {
-    let run = Trial::new("tools", "sh -c 'yes alas >&2'").within(BRIEF).run();
+    let run = FaultRun::new("tools", "sh -c 'yes alas >&2'").within(BRIEF).run();
     let run = run.fails(5, &["server `sh` did not respond within 3 s"]);
     assert!((1..=20).contains(&run.stderr.matches("alas").count()), "{}", run.stderr);
 }
@@ -206,7 +206,7 @@ fn a_server_that_floods_standard_error_ends_with_5() {
 fn an_endless_list_does_not_block_the_command() {
     for paging in [ropeway_testing::PagingStyle::Endless, ropeway_testing::PagingStyle::Repeated] {
         let script = Script { paging, page_size: Some(1), ..Script::default() };
-        let run = Trial::scripted("tools", &script).run();
+        let run = FaultRun::scripted("tools", &script).run();
         assert!(matches!(run.code, Some(0 | 3)), "{:?}\n{}", run.code, run.stderr);
     }
 }
@@ -220,7 +220,7 @@ fn noise_and_notifications_do_not_hide_the_answer() {
             .fault(FaultTrigger::any(), Fault::storm("notifications/message", 1000))
             .fault(FaultTrigger::any(), Fault::unknown_request())
             .fault(FaultTrigger::any(), Fault::OddProgress);
-    let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
+    let run = FaultRun::scripted("call echo message=hi", &script).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
 }
 
@@ -238,12 +238,15 @@ fn stubborn(grandchild: Grandchild) -> Script {
 #[test]
 fn a_server_that_ignores_signals_is_killed_with_its_children() {
     for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached] {
-        let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
+        let run = FaultRun::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
         let hangs = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::Hang);
-        Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["did not respond within 3 s"]);
+        FaultRun::scripted("call echo message=hi", &hangs)
+            .within(BRIEF)
+            .run()
+            .fails(5, &["did not respond within 3 s"]);
         let ends = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::exit());
-        Trial::scripted("call echo message=hi", &ends).run().fails(3, &["is unavailable"]);
+        FaultRun::scripted("call echo message=hi", &ends).run().fails(3, &["is unavailable"]);
     }
 }
 
@@ -251,13 +254,13 @@ fn a_server_that_ignores_signals_is_killed_with_its_children() {
 fn a_signal_ends_the_command_and_every_process_of_its_server() {
     let hangs = stubborn(Grandchild::HoldingPipes).fault(FaultTrigger::method("tools/list"), Fault::Hang);
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
-        for trial in [
-            Trial::scripted("tools", &hangs),
-            Trial::new("tools", "sleep 60"),
-            Trial::new("tools", "yes"),
-            Trial::new("tools", "sh -c 'yes >&2'"),
+        for fault_run in [
+            FaultRun::scripted("tools", &hangs),
+            FaultRun::new("tools", "sleep 60"),
+            FaultRun::new("tools", "yes"),
+            FaultRun::new("tools", "sh -c 'yes >&2'"),
         ] {
-            let mut running = trial.start();
+            let mut running = fault_run.start();
             let id = running.child.id();
             // Long enough to hit any point between the start and the hang.
             std::thread::sleep(Duration::from_millis(u64::from(id % 5) * 40));
@@ -273,7 +276,7 @@ fn a_signal_ends_the_command_and_every_process_of_its_server() {
 fn sigquit_ends_the_servers_too_and_shows_in_the_status() {
     use std::os::unix::process::ExitStatusExt as _;
     let hangs = stubborn(Grandchild::HoldingPipes).fault(FaultTrigger::method("tools/list"), Fault::Hang);
-    let mut running = Trial::scripted("tools", &hangs).start();
+    let mut running = FaultRun::scripted("tools", &hangs).start();
     let began = Instant::now();
     // The server and its child.
     while running.others().len() < 2 {
@@ -300,8 +303,9 @@ fn processes_in_their_own_session_end_with_the_command() {
     for (way, how) in [("setsid", 1), ("env -i setsid", 2), ("env -i setsid setsid", 3)] {
         let word = format!("7{}.{}{how}", std::process::id(), std::process::id());
         let server = format!("({way} sleep {word} </dev/null >/dev/null 2>&1 &) ; exec \"$0\" \"$1\"");
-        let place = Place::with(&[json!({"alias": "s", "command": "sh", "args": ["-c", server, binary(), script]})]);
-        let run = place.run("call s.echo message=hi").expect(0);
+        let temp_home =
+            TempHome::with(&[json!({"alias": "s", "command": "sh", "args": ["-c", server, binary(), script]})]);
+        let run = temp_home.run("call s.echo message=hi").expect(0);
         assert_eq!(run.stdout, "hi\n");
         let began = Instant::now();
         loop {
@@ -343,10 +347,10 @@ fn a_structured_result_is_converted_with_warnings() {
         "properties": {"metres": {"type": "number"}, "exact": {"type": "boolean"}}}});
     let result = json!({"content": [], "structuredContent": {"metres": "3.5", "exact": "rather"}});
     let script = Script::default().tool(definition, result);
-    let run = Trial::scripted("call measure", &script).run().expect(0);
+    let run = FaultRun::scripted("call measure", &script).run().expect(0);
     assert_eq!(run.json(), json!({"metres": 3.5, "exact": "rather"}));
     assert!(run.stderr.contains("at `/exact`: must be a boolean"), "{}", run.stderr);
-    let envelope = Trial::scripted("call measure --json", &script).run().expect(0).json();
+    let envelope = FaultRun::scripted("call measure --json", &script).run().expect(0).json();
     assert_eq!(envelope["data"], json!({"metres": 3.5, "exact": "rather"}));
     assert_eq!(envelope["meta"]["structured_content"], json!({"metres": "3.5", "exact": "rather"}));
 }

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::chat::Model;
 use crate::chat_terminal::Window;
-use crate::home::{Home, demo};
-use crate::place::TRUST;
+use crate::client_files::{Home, demo};
+use crate::temp_home::TRUST;
 use crate::{Ropeway, Run};
 
 const QUESTION: &str = "Trust this file? [y/N] ";
@@ -586,7 +586,7 @@ fn a_changed_project_file_is_reloaded_only_once_trusted() {
     project.run(&["trust"]).expect(0);
     until("configuration reloaded: started other");
     assert!(!started.exists());
-    crate::mark::signal("INT", running.child.id());
+    crate::process_marker::signal("INT", running.child.id());
     running.end().expect(130);
 }
 

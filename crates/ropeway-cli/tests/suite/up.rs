@@ -10,23 +10,23 @@ use ropeway_testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::events::Following;
-use crate::mark::{Mark, signal};
-use crate::place::{Place, entry, having};
+use crate::process_marker::{ProcessMarker, signal};
+use crate::temp_home::{TempHome, entry, having};
 use crate::{Ropeway, Run};
 
 /// A configuration whose gateway ends with the test.
 pub(crate) struct Background {
-    place: Place,
-    mark: Mark,
+    temp_home: TempHome,
+    process_marker: ProcessMarker,
 }
 
 impl Background {
     pub(crate) fn new(servers: &[Value]) -> Self {
-        Self { place: Place::with(servers), mark: Mark::new() }
+        Self { temp_home: TempHome::with(servers), process_marker: ProcessMarker::new() }
     }
 
     fn command(&self, arguments: &[&str]) -> Ropeway {
-        self.place.ropeway(arguments).with(|command| self.mark.put_on(command))
+        self.temp_home.ropeway(arguments).with(|command| self.process_marker.put_on(command))
     }
 
     /// Runs a command to its end. The gateway keeps running.
@@ -36,7 +36,7 @@ impl Background {
     }
 
     fn folder(&self) -> PathBuf {
-        self.place.path().join(".local/state/ropeway/run")
+        self.temp_home.path().join(".local/state/ropeway/run")
     }
 
     fn file(&self, extension: &str) -> PathBuf {
@@ -50,13 +50,13 @@ impl Background {
 
     /// Returns the process of a server of [`counted`] that was started last.
     fn process(&self, alias: &str) -> u32 {
-        let starts = fs::read_to_string(self.place.path().join(format!("{alias}.starts"))).expect("a start");
+        let starts = fs::read_to_string(self.temp_home.path().join(format!("{alias}.starts"))).expect("a start");
         starts.lines().last().and_then(|line| line.parse().ok()).expect("a process")
     }
 
     /// Returns how often a server of [`counted`] was started.
     fn starts(&self, alias: &str) -> usize {
-        fs::read_to_string(self.place.path().join(format!("{alias}.starts"))).unwrap_or_default().lines().count()
+        fs::read_to_string(self.temp_home.path().join(format!("{alias}.starts"))).unwrap_or_default().lines().count()
     }
 }
 
@@ -109,7 +109,7 @@ fn a_strict_lock_also_applies_to_a_gateway_in_the_background_and_to_doctor() {
     let up = Background::new(&[counted("a")]);
     up.run(&["lock", "--yes"]).expect(0);
     let config = json!({"lock": "strict", "servers": [counted("a"), counted("b")]});
-    up.place.write("ropeway.yaml", &config.to_string());
+    up.temp_home.write("ropeway.yaml", &config.to_string());
     up.run(&["up"]);
     let commands = [
         &["tools"][..],
@@ -135,7 +135,7 @@ fn a_strict_lock_also_applies_to_a_gateway_in_the_background_and_to_doctor() {
 fn a_gateway_in_the_background_needs_no_session_keys() {
     let up = Background::new(&[]);
     let config = json!({"gateway": {"keys": ["${ROPEWAY_TEST_UNSET}"]}, "servers": [counted("a")]});
-    up.place.write("ropeway.yaml", &config.to_string());
+    up.temp_home.write("ropeway.yaml", &config.to_string());
     up.run(&["up"]).expect(0);
     assert_eq!(up.run(&["call", "a.calculate", "expression=6*7"]).expect(0).stdout.trim(), "42");
     assert_eq!(up.starts("a"), 1);
@@ -181,7 +181,7 @@ fn a_gateway_of_another_version_is_not_used_and_replaced() {
 fn a_changed_file_is_loaded_before_its_servers_are_used() {
     let up = Background::new(&[counted("a")]);
     up.run(&["up"]).expect(0);
-    up.place.configure(&[counted("a"), counted("b")]);
+    up.temp_home.configure(&[counted("a"), counted("b")]);
     let run = up.run(&["call", "b.calculate", "expression=6*7"]).expect(0);
     assert_eq!(run.stdout.trim(), "42");
     let waiting = "waiting for server `b`: the running gateway is starting it\n";
@@ -302,9 +302,9 @@ fn the_era_version_and_transport_of_a_server_are_its_own_behind_a_gateway() {
 #[test]
 fn servers_of_a_gateway_for_commands_are_offered_what_commands_answer() {
     let up = Background::new(&[]);
-    let record = up.place.path().join("record");
+    let record = up.temp_home.path().join("record");
     let script = Script { record_file: Some(record.clone()), ..Script::default() };
-    up.place.configure(&[having(entry("a", &script), json!({"era": "legacy"}))]);
+    up.temp_home.configure(&[having(entry("a", &script), json!({"era": "legacy"}))]);
     up.run(&["up"]).expect(0);
     let heard = fs::read_to_string(&record).expect("a record");
     assert!(heard.contains("elicitation") && !heard.contains("sampling") && !heard.contains("roots"), "{heard}");
@@ -334,7 +334,7 @@ fn a_gateway_that_does_not_start_shows_its_log() {
     assert!(run.stderr.contains("the gateway did not start"), "{}", run.stderr);
     assert!(run.stderr.contains(&format!("could not listen on `{}`", socket.display())), "{}", run.stderr);
     fs::remove_dir(&socket).expect("a folder");
-    let empty = Place::new();
+    let empty = TempHome::new();
     let run = empty.run("up").expect(2);
     assert!(run.stderr.contains("no configuration file found"), "{}", run.stderr);
 }
@@ -397,7 +397,7 @@ fn a_server_that_crashed_is_waited_for_and_not_started_twice() {
 fn a_server_that_stays_down_in_the_gateway_is_an_error() {
     let up = Background::new(&[having(counted("a"), json!({"timeouts": {"grace": "1s"}})), counted("b")]);
     up.run(&["up"]).expect(0);
-    up.place.write("broken", "");
+    up.temp_home.write("broken", "");
     signal("KILL", up.process("a"));
     std::thread::sleep(Duration::from_millis(300));
     let run = up.run(&["call", "a.calculate", "expression=6*7"]).expect(3);
@@ -415,7 +415,7 @@ fn a_server_that_stays_down_in_the_gateway_is_an_error() {
 fn events_follows_the_running_gateway() {
     let up = Background::new(&[counted("a"), counted("b")]);
     up.run(&["up"]).expect(0);
-    let mut following = Following::start(&up.place, &["events", "a"]);
+    let mut following = Following::start(&up.temp_home, &["events", "a"]);
     let mut said = BufReader::new(following.running.child.stderr.take().expect("messages")).lines();
     let first = said.next().expect("a line").expect("text");
     assert_eq!(first, "following the events of the running gateway");

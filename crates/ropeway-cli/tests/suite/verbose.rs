@@ -4,7 +4,7 @@ use ropeway_testing::{HttpScriptedServer, Script, ScriptedReply};
 use serde_json::json;
 
 use crate::chat::Model;
-use crate::place::{Place, entry, having};
+use crate::temp_home::{TempHome, entry, having};
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
@@ -40,7 +40,7 @@ fn verbose_lines_describe_events_of_each_server() {
 
 #[test]
 fn every_message_is_logged_in_both_directions_over_every_transport() {
-    let place = Place::with(&[entry("peer", &Script::default())]);
+    let temp_home = TempHome::with(&[entry("peer", &Script::default())]);
     let check = |run: Run, server: &str| {
         assert_eq!(run.stdout, "hi\n");
         let lines = logged(&run.stderr);
@@ -48,7 +48,7 @@ fn every_message_is_logged_in_both_directions_over_every_transport() {
             assert!(lines.iter().any(|line| is_message(line, server, arrow, words)), "{arrow} {words}: {}", run.stderr);
         }
     };
-    check(place.ropeway(&["call", "peer.echo", "message=hi", "-vv"]).run().expect(0), "peer");
+    check(temp_home.ropeway(&["call", "peer.echo", "message=hi", "-vv"]).run().expect(0), "peer");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         for transport in ["http", "sse"] {
@@ -120,7 +120,7 @@ fn a_logged_message_holds_neither_secrets_nor_control_characters() {
     let tool = json!({"name": "tell", "description": words, "inputSchema": {"type": "object"}});
     let script = Script::default().tool(tool, json!({"content": [{"type": "text", "text": words}]}));
     let peer = having(entry("peer", &script), json!({"env": {"API_TOKEN": "t0ken-of-the-peer"}}));
-    let run = Place::with(&[peer]).ropeway(&["call", "peer.tell", "-vv"]).run().expect(0);
+    let run = TempHome::with(&[peer]).ropeway(&["call", "peer.tell", "-vv"]).run().expect(0);
     assert!(run.stderr.contains("***") && !run.stderr.contains("t0ken-of-the-peer"), "{}", run.stderr);
     assert!(!run.stderr.contains(|c: char| c != '\n' && (c.is_control() || c == '\u{202e}')), "{:?}", run.stderr);
 }
@@ -138,9 +138,9 @@ fn verbose_lines_fit_the_terminal() {
 
 #[test]
 fn the_log_file_keeps_its_json_lines_beside_verbose_output() {
-    let place = Place::new();
-    place.ropeway(&["call", "calculate", "expression=1", "-vv", "--log-file", "log"]).run().expect(0);
-    let log = std::fs::read_to_string(place.path().join("log")).expect("a log");
+    let temp_home = TempHome::new();
+    temp_home.ropeway(&["call", "calculate", "expression=1", "-vv", "--log-file", "log"]).run().expect(0);
+    let log = std::fs::read_to_string(temp_home.path().join("log")).expect("a log");
     let events: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
     assert_eq!(names, ["server.connecting", "server.ready", "mcp.tool_called", "server.closed"]);

@@ -32,7 +32,7 @@ const ACCEPTED_TYPES: HeaderValue = HeaderValue::from_static("application/json, 
 
 /// Sends requests to one server, with its configured headers.
 pub(crate) struct HttpClient {
-    pub client: RwLock<Client>,
+    client: RwLock<Client>,
     pub(crate) url: Url,
     headers: HeaderMap,
     pub(crate) limit: usize,
@@ -146,7 +146,7 @@ pub(crate) struct ErrorResponse {
     pub(crate) challenge: Option<String>,
     /// Whether the credentials are valid, but lack a scope that this request needs.
     lacks_scope: bool,
-    pub retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     pub(crate) rpc: Option<RpcError>,
     /// The id of the request that the error answers, if it has one.
     pub(crate) request_id: Option<u64>,

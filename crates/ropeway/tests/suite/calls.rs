@@ -11,8 +11,8 @@ use ropeway::tool::{CallContext, CallError, CancelToken};
 use ropeway_testing::{HttpScript, ResponseFormat};
 use serde_json::{Value, json};
 
-use crate::hasty::{
-    SOON, at, call, call_in, chain, child, connect, echo_fails, hasty, in_era, in_process, listening, ms, names,
+use crate::fast_config::{
+    SOON, at, call, call_in, chain, child, connect, echo_fails, fast_config, in_era, in_process, listening, ms, names,
     still_works, text, until, warnings,
 };
 use crate::scene::scene;
@@ -29,7 +29,7 @@ async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &Script
     };
     let sse = async {
         let http = listening(script.clone()).await;
-        test("legacy SSE", &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+        test("legacy SSE", &http, fast_config(Transport::Sse(at(http.sse_url())))).await;
     };
     tokio::join!(
         pipe("legacy pipe", EraChoice::Legacy),
@@ -65,11 +65,11 @@ fn mcp_call_returns_an_envelope() {
     scene(|_| async {
         let (_, server) = in_process(Script::default()).await;
         let cx = CallContext::default();
-        let sum = server.call_with("add", crate::hasty::arguments(json!({"a": 1, "b": 2})), &cx).await;
+        let sum = server.call_with("add", crate::fast_config::arguments(json!({"a": 1, "b": 2})), &cx).await;
         assert_eq!(serde_json::to_value(&sum).expect("JSON")["data"], json!({"sum": 3.0}));
         assert!(!sum.meta.is_error && sum.error.is_none());
         server.close().await;
-        let lost = server.call_with("add", crate::hasty::arguments(json!({})), &CallContext::default()).await;
+        let lost = server.call_with("add", crate::fast_config::arguments(json!({})), &CallContext::default()).await;
         let record = serde_json::to_value(&lost).expect("JSON");
         assert_eq!(record["error"]["kind"], "not_connected");
         assert_eq!(record["origin"], json!({"server": "peer", "tool": "add"}));
@@ -149,8 +149,8 @@ async fn a_list_that_hangs_delays_one_result_by_five_seconds() {
         assert_eq!((data(&envelope), envelope.error.is_none()), (json!({"n": "3"}), true));
         begun.elapsed().as_secs()
     };
-    let hasty = CallContext::default().with_timeout(Duration::from_secs(2));
-    assert_eq!(timed(&hasty).await, 2, "the deadline of the call applies");
+    let fast_config = CallContext::default().with_timeout(Duration::from_secs(2));
+    assert_eq!(timed(&fast_config).await, 2, "the deadline of the call applies");
     assert_eq!(timed(&CallContext::default()).await, 5);
     assert_eq!(timed(&CallContext::default()).await, 0, "once per session");
     server.close().await;
@@ -217,7 +217,7 @@ fn responses_out_of_order_reach_their_calls() {
 #[test]
 fn over_a_thousand_concurrent_calls_get_their_own_responses() {
     scene(|scene| async move {
-        let server = connect(in_bulk(hasty(child(&scene, &Script::default())))).await;
+        let server = connect(in_bulk(fast_config(child(&scene, &Script::default())))).await;
         let calls = (0..2000).map(|n| {
             let server = server.clone();
             tokio::spawn(async move { text(&server, "echo", json!({"message": format!("number {n}")})).await })
@@ -251,7 +251,7 @@ fn hundreds_of_concurrent_http_calls_get_their_own_responses() {
 fn a_large_response_does_not_delay_small_ones() {
     scene(|scene| async move {
         let http = listening(Script::default()).await;
-        for config in [hasty(child(&scene, &Script::default())), hasty(at(http.url()))] {
+        for config in [fast_config(child(&scene, &Script::default())), fast_config(at(http.url()))] {
             let server = connect(config).await;
             names(&server).await;
             let big = tokio::spawn({
@@ -344,7 +344,7 @@ fn progress_does_not_extend_the_deadline() {
         still_works(&server).await;
         server.close().await;
 
-        let mut config = hasty(scripted.in_process());
+        let mut config = fast_config(scripted.in_process());
         config.timeouts.total = ms(300);
         let server = connect(config).await;
         let error = call(&server, "sleep", json!({"ms": 9000, "steps": 90})).await.expect_err("no answer");
@@ -405,7 +405,7 @@ fn dropping_a_call_cancels_it_in_both_eras() {
             let mut events = server.events();
             waiting.abort();
             told_of(way, scripted, &request).await;
-            let cause = crate::hasty::event(&mut events, |event| match event {
+            let cause = crate::fast_config::event(&mut events, |event| match event {
                 ropeway::event::Event::ToolFailed { cause, .. } => Some(cause),
                 _ => None,
             });
@@ -460,7 +460,7 @@ fn a_response_over_the_limit_fails_only_its_call() {
             too_much(way, connect(config).await, 100_000).await;
         })
         .await;
-        let mut config = hasty(child(&scene, &Script::default()));
+        let mut config = fast_config(child(&scene, &Script::default()));
         config.limits.message_bytes = 100_000;
         too_much("child", connect(config).await, 100_000).await;
     });
@@ -485,7 +485,7 @@ fn a_json_body_over_the_limit_fails_only_its_call() {
 fn the_size_limit_is_exact() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let mut config = hasty(scripted.in_process());
+        let mut config = fast_config(scripted.in_process());
         config.limits.message_bytes = 10_000;
         let server = connect(config).await;
         let told = call(&server, "blob", json!({"bytes": 10_000})).await.expect_err("too much");
@@ -537,12 +537,12 @@ fn calls_to_a_server_that_does_not_read_time_out() {
     scene(|scene| async move {
         let mut script = Script::default();
         script.process.start_delay_ms = 1500;
-        let mut config = hasty(child(&scene, &script));
+        let mut config = fast_config(child(&scene, &script));
         config.timeouts.connect = ms(400);
         config.reconnect.enabled = false;
         let server = Mcp::new(config);
         let started = Instant::now();
-        let told = crate::hasty::cannot_connect(&server).await;
+        let told = crate::fast_config::cannot_connect(&server).await;
         assert!(told.starts_with("could not connect to server `peer`: the server was not ready within 4"), "{told}");
         assert!(started.elapsed() < SOON / 2);
         let told = echo_fails(&server).await;

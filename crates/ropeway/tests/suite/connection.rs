@@ -10,8 +10,8 @@ use ropeway::tool::{CallContext, CallError, CancelToken};
 use ropeway_testing::{ExtraTool, FaultRule};
 use serde_json::{Map, json};
 
-use crate::hasty::{
-    SOON, arguments, at, call, call_in, cannot_connect, chain, child, connect, echo_fails, event, hasty, in_era,
+use crate::fast_config::{
+    SOON, arguments, at, call, call_in, cannot_connect, chain, child, connect, echo_fails, event, fast_config, in_era,
     in_process, listening, ms, names, state, still_works, text, until,
 };
 use crate::scene::scene;
@@ -42,7 +42,7 @@ async fn knows_nobody(server: &Mcp) {
 
 #[test]
 fn a_connection_can_be_created_without_a_runtime_or_server() {
-    let server = Mcp::new(hasty(at("http://127.0.0.1:1/mcp".to_owned())));
+    let server = Mcp::new(fast_config(at("http://127.0.0.1:1/mcp".to_owned())));
     assert!(!server.is_connected());
     assert_eq!(server.alias().to_string(), "peer");
     assert_eq!(server.stderr_tail(), Vec::<String>::new());
@@ -52,7 +52,7 @@ fn a_connection_can_be_created_without_a_runtime_or_server() {
 fn methods_fail_before_connect_and_after_close() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let server = Mcp::new(hasty(scripted.in_process()));
+        let server = Mcp::new(fast_config(scripted.in_process()));
         server.subscribe("test://hello");
         server.unsubscribe("test://hello");
         knows_nobody(&server).await;
@@ -75,7 +75,7 @@ fn methods_fail_before_connect_and_after_close() {
 fn states_and_events_arrive_in_order() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::exit()));
-        let server = Mcp::new(hasty(scripted.in_process()));
+        let server = Mcp::new(fast_config(scripted.in_process()));
         let mut states = server.state();
         let mut events = server.events();
         assert!(matches!(*states.borrow_and_update(), ConnectionState::Closed));
@@ -107,7 +107,7 @@ fn a_restart_ends_calls_with_a_transient_error_and_later_calls_wait() {
     scene(|scene| async move {
         let record_file = Some(scene.directory().join("record"));
         let script = Script { record_file: record_file.clone(), ..Script::default() };
-        let server = Mcp::new(hasty(child(&scene, &script)));
+        let server = Mcp::new(fast_config(child(&scene, &script)));
         assert!(!server.restart("nothing runs").await);
         server.connect().await.expect("a connection");
         let mut events = server.events();
@@ -140,7 +140,7 @@ fn a_call_fails_when_the_server_dies_and_is_not_repeated() {
     scene(|scene| async move {
         let record_file = Some(scene.directory().join("record"));
         let script = Script { record_file: record_file.clone(), ..Script::default() };
-        let server = connect(hasty(child(&scene, &script))).await;
+        let server = connect(fast_config(child(&scene, &script))).await;
         let waiting = tokio::spawn({
             let server = server.clone();
             async move { call(&server, "sleep", json!({"ms": 60_000})).await }
@@ -164,7 +164,7 @@ fn a_call_fails_when_the_server_dies_and_is_not_repeated() {
 fn a_dead_server_is_noticed_without_a_call() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
-        let mut config = hasty(scripted.in_process());
+        let mut config = fast_config(scripted.in_process());
         config.reconnect.enabled = false;
         let alone = connect(config).await;
         scripted.set(|script| {
@@ -315,7 +315,7 @@ fn a_call_names_the_last_failure_during_the_next_attempt() {
 fn a_call_to_a_down_server_succeeds_if_it_returns_in_time() {
     scene(|_| async {
         let http = listening(Script::default()).await;
-        let server = connect(hasty(at(http.url()))).await;
+        let server = connect(fast_config(at(http.url()))).await;
         stop(&http).await;
         let waiting = tokio::spawn({
             let server = server.clone();
@@ -333,7 +333,7 @@ fn a_call_to_a_down_server_succeeds_if_it_returns_in_time() {
 fn a_call_that_waits_for_the_server_can_be_cancelled() {
     scene(|_| async {
         let http = listening(Script::default()).await;
-        let server = connect(hasty(at(http.url()))).await;
+        let server = connect(fast_config(at(http.url()))).await;
         stop(&http).await;
         let cancel = CancelToken::new();
         let cx = CallContext::default().with_cancel(cancel.clone());
@@ -355,7 +355,7 @@ fn a_call_that_waits_for_the_server_can_be_cancelled() {
 fn a_call_that_waits_for_the_server_keeps_its_own_deadline() {
     scene(|_| async {
         let http = listening(Script::default()).await;
-        let server = connect(hasty(at(http.url()))).await;
+        let server = connect(fast_config(at(http.url()))).await;
         stop(&http).await;
         let cx = CallContext::default().with_timeout(ms(200));
         let started = Instant::now();
@@ -371,7 +371,7 @@ fn closing_fails_pending_calls() {
         let http = listening(Script::default()).await;
         let scripted = ScriptedServer::new(Script::default());
         for config in [
-            hasty(scripted.in_process()),
+            fast_config(scripted.in_process()),
             in_era(EraChoice::Legacy, at(http.url())),
             in_era(EraChoice::Modern, at(http.url())),
         ] {
@@ -397,7 +397,7 @@ fn closing_or_dropping_ends_a_handshake() {
             .fault(FaultTrigger::method("server/discover"), Fault::Hang)
             .fault(FaultTrigger::method("initialize"), Fault::Hang);
         let http = listening(script.clone()).await;
-        for config in [hasty(child(&scene, &script)), hasty(at(http.url()))] {
+        for config in [fast_config(child(&scene, &script)), fast_config(at(http.url()))] {
             for drops in [false, true] {
                 let server = Mcp::new(config.clone());
                 let connecting = tokio::spawn({
@@ -485,7 +485,7 @@ fn a_slow_listener_misses_events_and_delays_no_call() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let events = Events::new(8);
-        let server = Mcp::with_host(hasty(scripted.in_process()), Handlers::new(), events);
+        let server = Mcp::with_host(fast_config(scripted.in_process()), Handlers::new(), events);
         let mut slow = server.events();
         server.connect().await.expect("a connection");
         for _ in 0..100 {
@@ -578,11 +578,14 @@ fn a_missing_program_and_an_invalid_url_are_named() {
     scene(|scene| async move {
         for (config, told) in [
             (
-                hasty(scene.stdio("no-such-program", [""])),
+                fast_config(scene.stdio("no-such-program", [""])),
                 "could not start `no-such-program`: `no-such-program` is not on the PATH",
             ),
-            (hasty(at("nonsense".to_owned())), "`nonsense` cannot be used: relative URL without a base"),
-            (hasty(at("ftp://example.com".to_owned())), "`ftp://example.com` cannot be used: only http and https"),
+            (fast_config(at("nonsense".to_owned())), "`nonsense` cannot be used: relative URL without a base"),
+            (
+                fast_config(at("ftp://example.com".to_owned())),
+                "`ftp://example.com` cannot be used: only http and https",
+            ),
         ] {
             let server = Mcp::new(config);
             let error = cannot_connect(&server).await;
@@ -599,7 +602,7 @@ fn connect_works_after_a_cancelled_close() {
             process: ropeway_testing::ProcessScript { ignore_eof: true, ..Default::default() },
             ..Script::default()
         };
-        let server = connect(hasty(child(&scene, &script))).await;
+        let server = connect(fast_config(child(&scene, &script))).await;
         assert!(tokio::time::timeout(ms(20), server.close()).await.is_err(), "a stubborn server takes its time");
         server.connect().await.expect("a connection");
         tokio::time::sleep(ms(50)).await;
@@ -641,7 +644,7 @@ fn a_server_that_stops_reading_is_restarted() {
 fn huge_timeouts_do_not_overflow() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let mut config = hasty(scripted.in_process());
+        let mut config = fast_config(scripted.in_process());
         let timeouts = &mut config.timeouts;
         for wait in [&mut timeouts.connect, &mut timeouts.idle, &mut timeouts.total, &mut timeouts.grace] {
             *wait = std::time::Duration::MAX;
@@ -657,7 +660,7 @@ fn huge_timeouts_do_not_overflow() {
 #[test]
 fn a_panic_while_opening_a_server_fails_the_connection() {
     scene(|_| async {
-        let server = Mcp::new(hasty(ropeway::config::Transport::in_process(|| panic!("on purpose"))));
+        let server = Mcp::new(fast_config(ropeway::config::Transport::in_process(|| panic!("on purpose"))));
         let error = tokio::time::timeout(SOON, server.connect()).await.expect("in time").expect_err("no connection");
         assert_eq!(chain(&error), "could not connect to server `peer`: the connection was closed");
         assert!(tokio::time::timeout(SOON, server.connect()).await.expect("in time").is_err());

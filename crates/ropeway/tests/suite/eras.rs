@@ -6,12 +6,12 @@ use ropeway::config::{EraChoice, ServerConfig, Transport};
 use ropeway::event::Event;
 use ropeway::mcp::{ConnectionState, Era, Mcp};
 use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
-use ropeway_testing::{FaultRule, HttpFault, UnknownMethods, odd};
+use ropeway_testing::{FaultRule, HttpFault, UnknownMethods, unusual};
 use serde_json::{Value, json};
 
-use crate::hasty::{
-    SOON, at, call, cannot_connect, child, connect, event, hasty, in_era, listening, ms, names, silent_at_probe, state,
-    still_works, until, warnings,
+use crate::fast_config::{
+    SOON, at, call, cannot_connect, child, connect, event, fast_config, in_era, listening, ms, names, silent_at_probe,
+    state, still_works, until, warnings,
 };
 use crate::scene::scene;
 
@@ -48,12 +48,12 @@ fn a_server_that_answers_the_probe_is_modern() {
     scene(|_| async {
         for script in [Script::default(), Script::modern()] {
             let scripted = ScriptedServer::new(script.clone());
-            let server = connect(hasty(scripted.in_process())).await;
+            let server = connect(fast_config(scripted.in_process())).await;
             is_modern(&server, &scripted).await;
             assert_eq!((scripted.connections(), count(&scripted, "initialize")), (1, 0));
             server.close().await;
             let http = listening(script).await;
-            let server = connect(hasty(at(http.url()))).await;
+            let server = connect(fast_config(at(http.url()))).await;
             is_modern(&server, &http).await;
             assert_eq!(count(&http, "initialize"), 0);
             server.close().await;
@@ -67,12 +67,12 @@ fn a_server_that_rejects_the_probe_is_legacy_on_the_same_pipe() {
         for unknown_methods in [UnknownMethods::MethodNotFound, UnknownMethods::InvalidParams] {
             let script = Script { unknown_methods, ..Script::legacy() };
             let scripted = ScriptedServer::new(script.clone());
-            let server = connect(hasty(scripted.in_process())).await;
+            let server = connect(fast_config(scripted.in_process())).await;
             is_legacy(&server, &scripted).await;
             assert_eq!(scripted.connections(), 1);
             server.close().await;
             let http = listening(script).await;
-            let server = connect(hasty(at(http.url()))).await;
+            let server = connect(fast_config(at(http.url()))).await;
             is_legacy(&server, &http).await;
             server.close().await;
         }
@@ -101,7 +101,7 @@ fn a_server_that_ignores_the_probe_is_sent_initialize() {
 fn the_probe_takes_at_most_half_of_the_timeout() {
     scene(|_| async {
         let impatient = |transport: Transport| {
-            let mut config = hasty(transport);
+            let mut config = fast_config(transport);
             config.timeouts.probe = 100 * SOON;
             config
         };
@@ -121,7 +121,7 @@ fn the_probe_takes_at_most_half_of_the_timeout() {
 fn a_server_that_dies_at_the_probe_is_restarted_as_legacy() {
     scene(|scene| async move {
         let scripted = ScriptedServer::new(Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() });
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         assert_eq!((scripted.connections(), count(&scripted, "server/discover")), (2, 1));
         call(&server, "crash", json!({})).await.expect_err("no answer");
@@ -131,7 +131,7 @@ fn a_server_that_dies_at_the_probe_is_restarted_as_legacy() {
 
         let record_file = Some(scene.directory().join("record"));
         let script = Script { unknown_methods: UnknownMethods::Exit, record_file, ..Script::legacy() };
-        let server = connect(hasty(child(&scene, &script))).await;
+        let server = connect(fast_config(child(&scene, &script))).await;
         assert_eq!(agreed(&server), (Era::Legacy, LEGACY.to_owned()));
         call(&server, "crash", json!({})).await.expect_err("no answer");
         still_works(&server).await;
@@ -147,7 +147,7 @@ fn a_server_that_rejects_initialize_after_the_probe_is_restarted() {
     scene(|_| async {
         let initialize = FaultTrigger::method("initialize").connection(1);
         let scripted = ScriptedServer::new(Script::legacy().fault(initialize, refused(-32600, json!(null))));
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         assert_eq!(scripted.connections(), 2);
         server.close().await;
@@ -199,12 +199,12 @@ fn a_rejection_that_offers_our_version_is_retried_once() {
         let refusal = refused(-32022, json!({"supported": [MODERN], "requested": "?"}));
         let script = Script::modern().fault(FaultTrigger::method("server/discover").nth(1), refusal);
         let scripted = ScriptedServer::new(script.clone());
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         is_modern(&server, &scripted).await;
         assert_eq!(count(&scripted, "server/discover"), 2);
         server.close().await;
         let http = listening(script).await;
-        let server = connect(hasty(at(http.url()))).await;
+        let server = connect(fast_config(at(http.url()))).await;
         is_modern(&server, &http).await;
         server.close().await;
     });
@@ -215,7 +215,7 @@ fn a_rejection_that_offers_legacy_versions_leads_to_initialize() {
     scene(|_| async {
         let refusal = refused(-32022, json!({"supported": ["2025-06-18", LEGACY]}));
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("server/discover"), refusal));
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         server.close().await;
     });
@@ -230,7 +230,7 @@ fn an_unsupported_newer_version_is_named() {
             .fault(FaultTrigger::method("initialize"), refusal);
         let scripted = ScriptedServer::new(script.clone());
         let http = listening(script).await;
-        for config in [hasty(scripted.in_process()), hasty(at(http.url()))] {
+        for config in [fast_config(scripted.in_process()), fast_config(at(http.url()))] {
             let server = Mcp::new(config);
             let told = cannot_connect(&server).await;
             assert!(told.starts_with("could not connect to server `peer`: "), "{told}");
@@ -241,7 +241,7 @@ fn an_unsupported_newer_version_is_named() {
             Script::legacy()
                 .fault(FaultTrigger::method("initialize"), Fault::set("/result/protocolVersion", "2099-01-01")),
         );
-        let server = Mcp::new(hasty(scripted.in_process()));
+        let server = Mcp::new(fast_config(scripted.in_process()));
         let told = cannot_connect(&server).await;
         let expected = "the server only supports protocol version 2099-01-01";
         assert_eq!(told, format!("could not connect to server `peer`: {expected}"));
@@ -255,12 +255,12 @@ fn every_legacy_version_is_supported() {
         for version in ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] {
             let script = Script { legacy_versions: vec![version.to_owned()], ..Script::legacy() };
             let scripted = ScriptedServer::new(script.clone());
-            let server = connect(hasty(scripted.in_process())).await;
+            let server = connect(fast_config(scripted.in_process())).await;
             assert_eq!(agreed(&server), (Era::Legacy, version.to_owned()));
             still_works(&server).await;
             server.close().await;
             let http = listening(script).await;
-            let server = connect(hasty(at(http.url()))).await;
+            let server = connect(fast_config(at(http.url()))).await;
             assert_eq!(agreed(&server), (Era::Legacy, version.to_owned()));
             still_works(&server).await;
             let call = http.requests().into_iter().rfind(|request| request.method == "POST").expect("a call");
@@ -275,7 +275,7 @@ fn a_version_offered_in_an_error_is_used() {
     scene(|_| async {
         let refusal = refused(-32602, json!({"supported": ["2024-11-05"], "requested": LEGACY}));
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize").nth(1), refusal));
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         assert_eq!(agreed(&server), (Era::Legacy, "2024-11-05".to_owned()));
         server.close().await;
     });
@@ -286,7 +286,7 @@ fn an_unknown_version_is_used_with_a_warning() {
     scene(|_| async {
         let fault = Fault::set("/result/protocolVersion", "1999-01-01");
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize"), fault));
-        let server = Mcp::new(hasty(scripted.in_process()));
+        let server = Mcp::new(fast_config(scripted.in_process()));
         let mut events = server.events();
         server.connect().await.expect("a connection");
         let warnings = warnings(&mut events);
@@ -339,7 +339,7 @@ fn a_configured_era_is_the_only_one_tried() {
 fn a_server_that_changes_its_era_is_detected() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::modern());
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         is_modern(&server, &scripted).await;
         scripted.set(|script| script.eras = ropeway_testing::SupportedEras::Legacy);
         scripted.set(|script| {
@@ -355,10 +355,10 @@ fn a_server_that_changes_its_era_is_detected() {
 #[test]
 fn an_unusual_initialize_result_is_accepted() {
     scene(|_| async {
-        for rule in odd::initializes() {
+        for rule in unusual::initializes() {
             let script = Script { faults: vec![rule.clone()], ..Script::legacy() };
             let scripted = ScriptedServer::new(script);
-            let server = connect(hasty(scripted.in_process())).await;
+            let server = connect(fast_config(scripted.in_process())).await;
             let info = server.server_info().expect("a connected server");
             assert!(["scripted", "peer"].contains(&info.name.as_str()), "{rule:?}: {info:?}");
             still_works(&server).await;
@@ -383,7 +383,7 @@ fn an_unusual_probe_result_is_accepted() {
         ] {
             let scripted =
                 ScriptedServer::new(Script::modern().fault(FaultTrigger::method("server/discover"), fault.clone()));
-            let server = connect(hasty(scripted.in_process())).await;
+            let server = connect(fast_config(scripted.in_process())).await;
             assert_eq!(agreed(&server).0, Era::Modern, "{fault:?}");
             still_works(&server).await;
             server.close().await;
@@ -430,16 +430,16 @@ fn a_handshake_that_hangs_times_out() {
                 .fault(FaultTrigger::method("initialize"), Fault::Hang)
         };
         for script in [hanging(Script::default()), hanging(Script::modern())] {
-            never_ready(hasty(ScriptedServer::new(script.clone()).in_process())).await;
-            never_ready(hasty(child(&scene, &script))).await;
+            never_ready(fast_config(ScriptedServer::new(script.clone()).in_process())).await;
+            never_ready(fast_config(child(&scene, &script))).await;
             let http: HttpScriptedServer = listening(script).await;
-            never_ready(hasty(at(http.url()))).await;
+            never_ready(fast_config(at(http.url()))).await;
         }
         let http = listening(
             Script::legacy().fault(FaultTrigger::method("notifications/initialized"), HttpFault::SlowHead { ms: 50 }),
         )
         .await;
-        never_ready(hasty(at(http.url()))).await;
+        never_ready(fast_config(at(http.url()))).await;
     });
 }
 

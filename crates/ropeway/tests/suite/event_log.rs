@@ -12,7 +12,7 @@ use ropeway::tool::CallContext;
 use ropeway_core::event::EventLog;
 use serde_json::{Value, json};
 
-use crate::hasty::{call_in, hasty};
+use crate::fast_config::{call_in, fast_config};
 use crate::scene::scene;
 
 #[derive(Clone, Default)]
@@ -32,7 +32,7 @@ impl Write for Paper {
 async fn lines(events: Events) -> Vec<Value> {
     let paper = Paper::default();
     let log = EventLog::start(&events, paper.clone()).expect("a thread");
-    let mut config = hasty(ScriptedServer::new(Script::legacy()).in_process());
+    let mut config = fast_config(ScriptedServer::new(Script::legacy()).in_process());
     config.redactor = Redactor::new(&[Secret::new("s3cret")]);
     let server = Mcp::with_host(config, Handlers::new(), events);
     server.connect().await.expect("a connection");

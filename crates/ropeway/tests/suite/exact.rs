@@ -20,8 +20,8 @@ use ropeway_testing::{FaultRule, StdoutNoise, replaying};
 use ropeway_web::{SseEvent, SseParser};
 use serde_json::{Value, json};
 
-use crate::hasty::{
-    arguments, at, call, chain, child, connect, echo, hasty, in_process, listening, still_works, until,
+use crate::fast_config::{
+    arguments, at, call, chain, child, connect, echo, fast_config, in_process, listening, still_works, until,
 };
 use crate::scene::scene;
 
@@ -78,11 +78,11 @@ async fn reads_what_was_cut(server: &Mcp) {
 #[test]
 fn a_lone_surrogate_from_a_server_is_handled() {
     scene(|scene| async move {
-        let stdio = connect(hasty(child(&scene, &cut()))).await;
+        let stdio = connect(fast_config(child(&scene, &cut()))).await;
         reads_what_was_cut(&stdio).await;
         stdio.close().await;
         let scripted = listening(cut()).await;
-        let http = connect(hasty(at(scripted.url()))).await;
+        let http = connect(fast_config(at(scripted.url()))).await;
         reads_what_was_cut(&http).await;
         http.close().await;
     });

@@ -7,12 +7,12 @@ use ropeway::content::ContentPart;
 use ropeway::event::Event;
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{CallContext, CallError};
-use ropeway_testing::{FaultRule, StdoutNoise, WriteStyle, odd};
+use ropeway_testing::{FaultRule, StdoutNoise, WriteStyle, unusual};
 use serde_json::json;
 
-use crate::hasty::{
-    SOON, arguments, call, call_in, chain, connect, echo, echo_fails, event, hasty, in_era, in_process, ms, names,
-    still_works, text, until, warnings,
+use crate::fast_config::{
+    SOON, arguments, call, call_in, chain, connect, echo, echo_fails, event, fast_config, in_era, in_process, ms,
+    names, still_works, text, until, warnings,
 };
 use crate::scene::scene;
 
@@ -189,7 +189,7 @@ fn an_unknown_result_type_is_an_error_in_the_modern_era_only() {
         still_works(&server).await;
         server.close().await;
         let scripted = ScriptedServer::new(Script { faults: spoiled(fault).faults, ..Script::legacy() });
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         still_works(&server).await;
         server.close().await;
     });
@@ -198,7 +198,7 @@ fn an_unknown_result_type_is_an_error_in_the_modern_era_only() {
 #[test]
 fn an_invalid_content_block_does_not_affect_the_others() {
     scene(|_| async {
-        for block in odd::blocks() {
+        for block in unusual::blocks() {
             let good = json!({"type": "text", "text": "good"});
             let result = json!({"content": [good, block, good], "structuredContent": null});
             let (_scripted, server) = in_process(spoiled(Fault::Result(result))).await;

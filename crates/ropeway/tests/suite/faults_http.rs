@@ -12,9 +12,9 @@ use ropeway_testing::{
 };
 use serde_json::json;
 
-use crate::hasty::{
-    SOON, at, call, call_in, cannot_connect, chain, connect, echo, echo_fails, event, hasty, in_era, listening, ms,
-    names, state, still_works, text, until, warnings,
+use crate::fast_config::{
+    SOON, at, call, call_in, cannot_connect, chain, connect, echo, echo_fails, event, fast_config, in_era, listening,
+    ms, names, state, still_works, text, until, warnings,
 };
 use crate::scene::scene;
 
@@ -77,7 +77,7 @@ fn an_unauthorized_call_enters_needs_auth() {
             let server = connect(match transport {
                 "legacy" => in_era(EraChoice::Legacy, at(http.url())),
                 "modern" => in_era(EraChoice::Modern, at(http.url())),
-                _ => hasty(Transport::Sse(at(http.sse_url()))),
+                _ => fast_config(Transport::Sse(at(http.sse_url()))),
             })
             .await;
             let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
@@ -102,7 +102,7 @@ fn a_fixed_token_that_lacks_a_scope_fails_one_call_and_not_the_session() {
             let server = connect(match transport {
                 "legacy" => in_era(EraChoice::Legacy, at(http.url()).with_bearer("t-456")),
                 "modern" => in_era(EraChoice::Modern, at(http.url()).with_header("Authorization", "Bearer t-456")),
-                _ => hasty(Transport::Sse(at(http.sse_url()).with_bearer("t-456"))),
+                _ => fast_config(Transport::Sse(at(http.sse_url()).with_bearer("t-456"))),
             })
             .await;
             let is_handshake = |body: &[u8]| {
@@ -147,7 +147,7 @@ fn headers_and_tokens_are_sent_and_never_shown() {
         for config in [
             in_era(EraChoice::Legacy, secret(http.url())),
             in_era(EraChoice::Modern, secret(http.url())),
-            hasty(Transport::Sse(secret(http.sse_url()))),
+            fast_config(Transport::Sse(secret(http.sse_url()))),
         ] {
             assert!(!format!("{config:?}").contains("k-123") && !format!("{config:?}").contains("t-456"));
             let server = connect(config).await;
@@ -267,7 +267,7 @@ fn a_busy_server_with_a_json_error_is_retried() {
         let words = json!({"error": "too many requests"});
         let once = Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::json_status(429, &words));
         let http = listening(once).await;
-        let server = connect(hasty(at(http.url()))).await;
+        let server = connect(fast_config(at(http.url()))).await;
         still_works(&server).await;
         http.set(|script| {
             script.faults = vec![FaultRule { on: FaultTrigger::tool("echo"), fault: Fault::json_status(503, &words) }]
@@ -589,7 +589,7 @@ fn a_server_restarted_on_its_port_answers_the_next_call() {
             }
         }
         let http = listening(Script::default()).await;
-        let server = connect(hasty(Transport::Sse(at(http.sse_url())))).await;
+        let server = connect(fast_config(Transport::Sse(at(http.sse_url())))).await;
         still_works(&server).await;
         http.restart().await.expect("the same port");
         state(&server, |state| !matches!(state, ConnectionState::Ready { .. })).await;
@@ -644,7 +644,11 @@ fn an_sse_server_is_detected_behind_a_plain_url() {
     scene(|_| async {
         let http =
             listening(with_http(HttpScript { offers: OfferedTransports::LegacySse, ..HttpScript::default() })).await;
-        for config in [hasty(at(http.url())), hasty(at(http.sse_url())), hasty(Transport::Sse(at(http.sse_url())))] {
+        for config in [
+            fast_config(at(http.url())),
+            fast_config(at(http.sse_url())),
+            fast_config(Transport::Sse(at(http.sse_url()))),
+        ] {
             let server = connect(config).await;
             assert_eq!(server.server_info().map(|info| info.era), Some(Era::Legacy));
             assert_eq!(names(&server).await.len(), 16);
@@ -654,7 +658,7 @@ fn an_sse_server_is_detected_behind_a_plain_url() {
         // The fallback was a guess, so the first error is reported.
         let http =
             listening(with_http(HttpScript { offers: OfferedTransports::Streamable, ..HttpScript::default() })).await;
-        let server = Mcp::new(hasty(at(http.url().replace("/mcp", "/nothing"))));
+        let server = Mcp::new(fast_config(at(http.url().replace("/mcp", "/nothing"))));
         let reported = cannot_connect(&server).await;
         assert_eq!(reported, "could not connect to server `peer`: the server answered HTTP 404: `Not Found`");
         server.close().await;
@@ -668,7 +672,7 @@ fn an_endpoint_on_another_origin_is_rejected() {
         let endpoint = Some(elsewhere.url().replace("/mcp", "/message?sessionId={id}"));
         let http = HttpScript { endpoint, offers: OfferedTransports::LegacySse, ..HttpScript::default() };
         let http = listening(with_http(http)).await;
-        let server = Mcp::new(hasty(Transport::Sse(at(http.sse_url()))));
+        let server = Mcp::new(fast_config(Transport::Sse(at(http.sse_url()))));
         assert_eq!(
             cannot_connect(&server).await,
             "could not connect to server `peer`: the server violated the protocol: the endpoint has another origin"
@@ -677,7 +681,7 @@ fn an_endpoint_on_another_origin_is_rejected() {
         assert!(elsewhere.requests().is_empty());
         let endpoint = Some(format!("{}?sessionId={{id}}", http.url().replace("/mcp", "/message")));
         http.set(|script| script.http.endpoint = endpoint);
-        let server = connect(hasty(Transport::Sse(at(http.sse_url())))).await;
+        let server = connect(fast_config(Transport::Sse(at(http.sse_url())))).await;
         still_works(&server).await;
         server.close().await;
     });
@@ -687,7 +691,7 @@ fn an_endpoint_on_another_origin_is_rejected() {
 fn an_interrupted_sse_stream_fails_pending_calls_and_reconnects() {
     scene(|_| async {
         let http = listening(Script::default()).await;
-        let server = connect(hasty(Transport::Sse(at(http.sse_url())))).await;
+        let server = connect(fast_config(Transport::Sse(at(http.sse_url())))).await;
         let waiting = tokio::spawn({
             let server = server.clone();
             async move { call(&server, "sleep", json!({"ms": 60_000})).await }
@@ -774,7 +778,7 @@ fn notifications_arrive_over_the_resumed_standalone_stream() {
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         names(&server).await;
         let mut events = server.events();
-        http.set(|script| script.extra_tools.extend(ropeway_testing::odd::tools()));
+        http.set(|script| script.extra_tools.extend(ropeway_testing::unusual::tools()));
         http.changed("tools");
         event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
         assert_eq!(names(&server).await.len(), 31);
@@ -786,7 +790,7 @@ fn notifications_arrive_over_the_resumed_standalone_stream() {
 fn outdated_header_parameters_are_rebuilt_from_a_fresh_list() {
     scene(|_| async {
         let http = listening(Script::modern()).await;
-        let server = connect(hasty(at(http.url()))).await;
+        let server = connect(fast_config(at(http.url()))).await;
         assert_eq!(text(&server, "locate", json!({"region": "grüße, =?base64?"})).await, "grüße, =?base64?");
         let mut schema = json!({"type": "object", "properties": {"place": {"type": "string"}}});
         let place = |schema: &serde_json::Value| json!({"name": "place", "inputSchema": schema});
@@ -811,13 +815,13 @@ fn a_tool_with_an_invalid_header_is_skipped_over_http_only() {
             json!({"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "no such: name"}}});
         let script = Script::modern().tool(json!({"name": "bad", "inputSchema": schema}), json!({"content": []}));
         let http = listening(script.clone()).await;
-        let server = connect(hasty(at(http.url()))).await;
+        let server = connect(fast_config(at(http.url()))).await;
         let mut events = server.events();
         assert!(!names(&server).await.contains(&"bad".to_owned()));
         let warnings = warnings(&mut events);
         assert!(warnings.iter().any(|warning| warning.contains("tool `bad` cannot be used")), "{warnings:?}");
         server.close().await;
-        let (_scripted, server) = crate::hasty::in_process(script).await;
+        let (_scripted, server) = crate::fast_config::in_process(script).await;
         assert!(names(&server).await.contains(&"bad".to_owned()));
         server.close().await;
     });

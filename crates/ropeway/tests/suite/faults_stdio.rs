@@ -12,8 +12,8 @@ use ropeway::testing::{Fault, FaultTrigger, Script};
 use ropeway_testing::{Grandchild, ProcessScript, StdoutNoise, WriteStyle};
 use serde_json::json;
 
-use crate::hasty::{
-    SOON, call, chain, child, connect, echo_fails, event, hasty, ms, names, state, still_works, text, until,
+use crate::fast_config::{
+    SOON, call, chain, child, connect, echo_fails, event, fast_config, ms, names, state, still_works, text, until,
 };
 use crate::scene::scene;
 
@@ -50,7 +50,7 @@ fn an_exit_during_a_call_fails_it_and_restarts_the_server() {
         ] {
             let script = Script { state_file: state_file.clone(), ..Script::default() };
             let script = script.fault(FaultTrigger::tool("echo").nth(1), fault.clone());
-            let server = connect(hasty(child(&scene, &script))).await;
+            let server = connect(fast_config(child(&scene, &script))).await;
             let before = pids(&server).await.0;
             let started = Instant::now();
             assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {told}"), "{fault:?}");
@@ -67,7 +67,7 @@ fn an_exit_during_a_call_fails_it_and_restarts_the_server() {
 fn a_response_just_before_the_exit_is_delivered() {
     scene(|scene| async move {
         let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::ExitAfterAnswer);
-        let server = connect(hasty(child(&scene, &script))).await;
+        let server = connect(fast_config(child(&scene, &script))).await;
         for _ in 0..3 {
             still_works(&server).await;
             state(&server, |state| !matches!(state, ConnectionState::Ready { .. })).await;
@@ -82,7 +82,8 @@ fn a_server_that_closes_its_stdout_is_terminated() {
         let state_file = Some(scene.directory().join("state"));
         let script = Script { state_file, ..Script::default() };
         let server =
-            connect(hasty(child(&scene, &script.fault(FaultTrigger::tool("echo").nth(1), Fault::CloseOutput)))).await;
+            connect(fast_config(child(&scene, &script.fault(FaultTrigger::tool("echo").nth(1), Fault::CloseOutput))))
+                .await;
         let before = pids(&server).await.0;
         let started = Instant::now();
         assert_eq!(echo_fails(&server).await, "server `peer` is unavailable: the server closed the connection");
@@ -105,7 +106,7 @@ fn noise_and_arbitrary_chunks_on_a_pipe_are_tolerated() {
                 .fault(FaultTrigger::any(), StdoutNoise::InvalidUtf8)
                 .fault(FaultTrigger::any(), StdoutNoise::Blank)
                 .fault(FaultTrigger::any(), StdoutNoise::CutJson);
-            let server = connect(hasty(child(&scene, &script))).await;
+            let server = connect(fast_config(child(&scene, &script))).await;
             assert_eq!(names(&server).await.len(), 16);
             assert_eq!(names(&server).await.len(), 16);
             let before = server.invalid_lines();
@@ -123,7 +124,7 @@ fn a_flood_on_stderr_delays_nothing_and_its_end_is_kept() {
     scene(|scene| async move {
         let script = process(ProcessScript { stderr_bytes: 1 << 20, ..ProcessScript::default() })
             .fault(FaultTrigger::tool("echo"), Fault::Stderr { bytes: 1 << 20 });
-        let mut config = hasty(child(&scene, &script));
+        let mut config = fast_config(child(&scene, &script));
         config.limits.stderr_bytes = 1000;
         let server = connect(config).await;
         still_works(&server).await;
@@ -139,7 +140,7 @@ fn a_flood_on_stderr_delays_nothing_and_its_end_is_kept() {
 fn the_end_of_stderr_explains_an_exit() {
     scene(|scene| async move {
         let script = "read line; echo starting >&2; echo 'KEY is not set' >&2; exit 3";
-        let mut config = hasty(scene.stdio("sh", ["-c", script]));
+        let mut config = fast_config(scene.stdio("sh", ["-c", script]));
         config.reconnect.enabled = false;
         let server = Mcp::new(config);
         let told = chain(&server.connect().await.expect_err("no connection"));
@@ -154,7 +155,7 @@ fn the_end_of_stderr_explains_an_exit() {
 #[test]
 fn the_signal_that_killed_a_server_is_reported() {
     scene(|scene| async move {
-        let mut config = hasty(child(&scene, &Script::default()));
+        let mut config = fast_config(child(&scene, &Script::default()));
         config.reconnect.enabled = false;
         let server = connect(config).await;
         let mut events = server.events();
@@ -173,7 +174,7 @@ fn the_signal_that_killed_a_server_is_reported() {
 #[test]
 fn a_server_gets_time_to_exit_after_its_stdin_closes() {
     scene(|scene| async move {
-        let mut config = hasty(child(&scene, &Script::default()));
+        let mut config = fast_config(child(&scene, &Script::default()));
         config.timeouts.close = SOON;
         let server = connect(config).await;
         let pid = pids(&server).await.0;
@@ -189,7 +190,7 @@ fn a_server_that_ignores_signals_is_killed() {
     scene(|scene| async move {
         for ignore_sigterm in [false, true] {
             let script = process(ProcessScript { ignore_eof: true, ignore_sigterm, ..ProcessScript::default() });
-            let server = connect(hasty(child(&scene, &script))).await;
+            let server = connect(fast_config(child(&scene, &script))).await;
             let pid = pids(&server).await.0;
             let started = Instant::now();
             server.close().await;
@@ -206,7 +207,7 @@ fn grandchildren_that_ignore_signals_are_killed_with_the_server() {
         for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached, Grandchild::OwnSession] {
             let script = process(ProcessScript { grandchild: Some(grandchild), ..ProcessScript::default() });
             for way in ["close", "drop", "crash"] {
-                let server = connect(hasty(child(&scene, &script))).await;
+                let server = connect(fast_config(child(&scene, &script))).await;
                 let (pid, Some(grandchild)) = pids(&server).await else { panic!("no grandchild") };
                 match way {
                     "close" => server.close().await,
@@ -263,7 +264,7 @@ fn a_server_gets_a_minimal_environment_and_its_own_variables() {
         // Processes of a server are found by this variable.
         let server = server.with_env("ROPEWAY_SERVER_ID", "none");
         let given: BTreeSet<String> = server.env.iter().map(|(name, _)| name.clone()).collect();
-        let connected = connect(hasty(server.clone())).await;
+        let connected = connect(fast_config(server.clone())).await;
         let got = environment(pids(&connected).await.0);
         assert!(got.contains("TOKEN=a secret") && got.contains("HOME=/nowhere"), "{got:?}");
         assert!(!got.contains("ROPEWAY_SERVER_ID=none"), "{got:?}");
@@ -280,7 +281,7 @@ fn a_server_gets_a_minimal_environment_and_its_own_variables() {
 
         let mut server = server;
         server.inherit_env = true;
-        let connected = connect(hasty(server)).await;
+        let connected = connect(fast_config(server)).await;
         let got = environment(pids(&connected).await.0);
         let ours: Vec<(String, String)> = std::env::vars().filter(|(name, _)| !given.contains(name)).collect();
         assert!(ours.iter().any(|(name, _)| !MINIMAL.contains(&name.as_str())), "cargo gives us more than that");
@@ -294,7 +295,7 @@ fn a_server_runs_in_its_working_directory() {
     scene(|scene| async move {
         let mut server = child(&scene, &Script::default());
         server.cwd = Some(scene.directory().to_owned());
-        let connected = connect(hasty(server)).await;
+        let connected = connect(fast_config(server)).await;
         let folder = fs::read_link(format!("/proc/{}/cwd", pids(&connected).await.0)).expect("a folder");
         assert_eq!(folder, scene.directory().canonicalize().expect("a folder"));
         connected.close().await;
@@ -305,7 +306,7 @@ fn a_server_runs_in_its_working_directory() {
 fn dropping_a_handle_with_pending_calls_leaks_nothing() {
     scene(|scene| async move {
         let script = process(ProcessScript { ignore_eof: true, ignore_sigterm: true, ..ProcessScript::default() });
-        let server = connect(hasty(child(&scene, &script))).await;
+        let server = connect(fast_config(child(&scene, &script))).await;
         let pid = pids(&server).await.0;
         let calls = (0..10).map(|_| {
             let server = server.clone();
@@ -325,14 +326,14 @@ fn dropping_a_handle_with_pending_calls_leaks_nothing() {
 #[test]
 fn a_tool_keeps_its_connection_open_until_dropped() {
     scene(|scene| async move {
-        let server = connect(hasty(child(&scene, &Script::default()))).await;
+        let server = connect(fast_config(child(&scene, &Script::default()))).await;
         let pid = pids(&server).await.0;
         let tools = server.list_tools_with_prefix("peer").await.expect("tools");
         drop(server);
         let echo = tools.iter().find(|tool| tool.definition().name == "peer_echo").expect("a tool").clone();
         drop(tools);
         tokio::time::sleep(ms(100)).await;
-        let output = echo.call(crate::hasty::arguments(json!({"message": "hi"})), &Default::default()).await;
+        let output = echo.call(crate::fast_config::arguments(json!({"message": "hi"})), &Default::default()).await;
         assert_eq!(output.expect("an answer").plain_text().as_deref(), Some("hi"));
         drop(echo);
         until("its end", || !is_alive(pid)).await;
@@ -345,7 +346,7 @@ fn on_another_runtime(server: StdioServer, end: impl FnOnce(tokio::runtime::Runt
     let host = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one");
         let (connected, pid) = runtime.block_on(async {
-            let connected = connect(hasty(server)).await;
+            let connected = connect(fast_config(server)).await;
             let pid = pids(&connected).await.0;
             (connected, pid)
         });
@@ -418,7 +419,7 @@ fn end_children_terminates_servers_before_an_exit() {
 fn many_servers_start_and_end_concurrently() {
     scene(|scene| async move {
         let servers = (0..8).map(|_| {
-            let config = hasty(child(&scene, &Script::default()));
+            let config = fast_config(child(&scene, &Script::default()));
             tokio::spawn(async move {
                 let server = connect(config).await;
                 assert_eq!(text(&server, "echo", json!({"message": "hi"})).await, "hi");

@@ -11,9 +11,9 @@ use ropeway::tool::{CallContext, CallError, CancelToken};
 use ropeway_testing::HttpScript;
 use serde_json::{Map, Value, json};
 
-use crate::hasty::{
-    SOON, arguments, at, call, call_in, chain, connect, connect_with, hasty, in_era, listening, ms, still_works, text,
-    until,
+use crate::fast_config::{
+    SOON, arguments, at, call, call_in, chain, connect, connect_with, fast_config, in_era, listening, ms, still_works,
+    text, until,
 };
 use crate::scene::scene;
 
@@ -29,7 +29,7 @@ async fn over_every_way(script: Script, test: impl AsyncFn(EraChoice, &ScriptedS
     };
     let sse = async {
         let http = listening(script.clone()).await;
-        test(EraChoice::Legacy, &http, hasty(Transport::Sse(at(http.sse_url())))).await;
+        test(EraChoice::Legacy, &http, fast_config(Transport::Sse(at(http.sse_url())))).await;
     };
     let (legacy, modern) = (EraChoice::Legacy, EraChoice::Modern);
     tokio::join!(pipe(legacy), pipe(modern), http(legacy), http(modern), sse);
@@ -213,7 +213,7 @@ fn a_panicking_handler_is_reported_as_an_error() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
-        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        let server = connect_with(handlers, fast_config(scripted.in_process())).await;
         let answer = text(&server, "elicit", json!({})).await;
         assert_eq!(parsed(&answer), json!({"code": -32603, "message": "the handler of `elicitation/create` panicked"}));
         still_works(&server).await;
@@ -221,7 +221,7 @@ fn a_panicking_handler_is_reported_as_an_error() {
         // In the modern era, a rejected elicitation is cancelled.
         let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
         let modern = ScriptedServer::new(Script::modern());
-        let server = connect_with(handlers, hasty(modern.in_process())).await;
+        let server = connect_with(handlers, fast_config(modern.in_process())).await;
         assert_eq!(parsed(&text(&server, "elicit", json!({})).await), json!({"action": "cancel"}));
         still_works(&server).await;
         server.close().await;
@@ -265,7 +265,7 @@ fn each_input_round_carries_the_previous_state() {
 fn endless_input_rounds_fail_the_call() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::modern());
-        let mut config = hasty(scripted.in_process());
+        let mut config = fast_config(scripted.in_process());
         config.limits.input_rounds = 3;
         let server = connect_with(answering(ElicitationAnswer::Decline), config).await;
         let error = call(&server, "elicit", json!({"rounds": 1000})).await.expect_err("no answer");
@@ -364,7 +364,7 @@ fn concurrent_server_requests_are_limited() {
             tokio::time::sleep(ms(300)).await;
             Ok(Vec::new())
         });
-        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        let server = connect_with(handlers, fast_config(scripted.in_process())).await;
         for n in 0..200 {
             scripted.push(json!({"jsonrpc": "2.0", "id": format!("r{n}"), "method": "roots/list"}));
         }
@@ -384,7 +384,7 @@ fn elicitations_of_a_lost_server_are_dropped() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_elicitation(|_| std::future::pending());
-        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        let server = connect_with(handlers, fast_config(scripted.in_process())).await;
         let asking = tokio::spawn({
             let server = server.clone();
             async move { call(&server, "elicit", json!({})).await }
@@ -421,7 +421,7 @@ fn a_server_without_tasks_answers_directly() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script { legacy_versions: vec!["2025-06-18".to_owned()], ..Script::legacy() });
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         assert_eq!(text(&server, "task", json!({"ms": 50})).await, "the task is done");
         assert!(scripted.received_of("tools/call").iter().all(|call| call["params"].get("task").is_none()));
         server.close().await;
@@ -433,7 +433,7 @@ fn a_task_can_send_input_requests() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::modern());
         let handlers = answering(ElicitationAnswer::Accept(arguments(json!({"answer": "yes"}))));
-        let server = connect_with(handlers, hasty(scripted.in_process())).await;
+        let server = connect_with(handlers, fast_config(scripted.in_process())).await;
         assert_eq!(text(&server, "task", json!({"ms": 10, "ask": true})).await, "the task is done");
         let updates = scripted.received_of("tasks/update");
         let answers = json!({"answer": {"action": "accept", "content": {"answer": "yes"}}});
@@ -486,7 +486,7 @@ fn a_legacy_json_server_asks_over_the_standalone_stream() {
     scene(|_| async {
         let http = HttpScript { answers: ropeway_testing::ResponseFormat::Json, ..HttpScript::default() };
         let http = listening(Script { http, ..Script::legacy() }).await;
-        let server = connect_with(answering(ElicitationAnswer::Decline), hasty(at(http.url()))).await;
+        let server = connect_with(answering(ElicitationAnswer::Decline), fast_config(at(http.url()))).await;
         assert_eq!(parsed(&text(&server, "elicit", json!({})).await), json!({"action": "decline"}));
         server.close().await;
     });

@@ -39,7 +39,7 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// The crates whose types the facade exports.
-const LIBRARIES: [&str; 8] = ["core", "web", "config", "mcp", "providers", "bridge", "agent", "gateway"];
+const LIBRARIES: [&str; 7] = ["core", "config", "mcp", "providers", "bridge", "agent", "gateway"];
 
 /// Dependencies that may change without a breaking change of this crate.
 const HIDDEN: [&str; 10] = [

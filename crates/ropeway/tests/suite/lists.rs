@@ -4,11 +4,12 @@ use ropeway::config::EraChoice;
 use ropeway::event::Event;
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::CallContext;
-use ropeway_testing::{ExtraTool, PagingStyle, odd};
+use ropeway_testing::{ExtraTool, PagingStyle, unusual};
 use serde_json::json;
 
-use crate::hasty::{
-    arguments, call, chain, connect, event, hasty, in_era, in_process, ms, names, still_works, text, until, warnings,
+use crate::fast_config::{
+    arguments, call, chain, connect, event, fast_config, in_era, in_process, ms, names, still_works, text, until,
+    warnings,
 };
 use crate::scene::scene;
 
@@ -49,7 +50,7 @@ fn an_endless_list_is_truncated_with_a_warning() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script { page_size: Some(2), paging: PagingStyle::Endless, ..Script::default() });
-        let mut config = hasty(scripted.in_process());
+        let mut config = fast_config(scripted.in_process());
         config.limits.pages = 20;
         let server = connect(config).await;
         let mut events = server.events();
@@ -117,11 +118,11 @@ fn a_server_without_the_method_has_no_tools() {
 fn a_tool_with_invalid_fields_can_be_called() {
     scene(|_| async {
         for era in BOTH {
-            let scripted = ScriptedServer::new(Script { extra_tools: odd::tools(), ..Script::default() });
+            let scripted = ScriptedServer::new(Script { extra_tools: unusual::tools(), ..Script::default() });
             let server = connect(in_era(era, scripted.in_process())).await;
             let tools = server.list_tool_definitions().await.expect("tools");
-            assert_eq!(tools.len(), 16 + odd::tools().len());
-            for ExtraTool { definition, .. } in odd::tools() {
+            assert_eq!(tools.len(), 16 + unusual::tools().len());
+            for ExtraTool { definition, .. } in unusual::tools() {
                 let name = definition["name"].as_str().expect("a name");
                 let tool = tools.iter().find(|tool| tool.name == name).unwrap_or_else(|| panic!("no `{name}`"));
                 assert!(tool.input_schema.is_object(), "{name}");
@@ -137,11 +138,11 @@ fn a_tool_with_invalid_fields_can_be_called() {
 #[test]
 fn an_invalid_tool_is_skipped_with_a_warning() {
     scene(|_| async {
-        let (_scripted, server) = in_process(Script { extra_tools: odd::not_tools(), ..Script::default() }).await;
+        let (_scripted, server) = in_process(Script { extra_tools: unusual::not_tools(), ..Script::default() }).await;
         let mut events = server.events();
         assert_eq!(names(&server).await.len(), 16);
         let warnings = warnings(&mut events);
-        assert_eq!(warnings.len(), odd::not_tools().len(), "{warnings:?}");
+        assert_eq!(warnings.len(), unusual::not_tools().len(), "{warnings:?}");
         server.close().await;
     });
 }
@@ -163,7 +164,7 @@ fn a_duplicate_name_is_one_tool_with_a_warning() {
 #[test]
 fn invalid_fields_of_a_list_are_ignored() {
     scene(|_| async {
-        for rule in odd::lists() {
+        for rule in unusual::lists() {
             for era in BOTH {
                 let scripted = ScriptedServer::new(Script { faults: vec![rule.clone()], ..Script::default() });
                 let server = connect(in_era(era, scripted.in_process())).await;

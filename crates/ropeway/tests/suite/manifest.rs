@@ -14,7 +14,7 @@ use ropeway::tool::CallContext;
 use ropeway_config::ServerSettings;
 use serde_json::{Value, json};
 
-use crate::hasty::{SOON, arguments, child, hasty, listening};
+use crate::fast_config::{SOON, arguments, child, fast_config, listening};
 use crate::scene::scene;
 
 /// Reads a manifest of `tests/manifests` and fills in its placeholders.
@@ -252,7 +252,7 @@ fn a_callback_that_panics_or_blocks_does_not_disturb_a_running_bridge() {
 #[test]
 fn an_allowlist_in_code_applies_like_one_in_a_file() {
     scene(|_| async move {
-        let mut entry = ServerEntry::new(hasty(ScriptedServer::new(with_tools(&["one", "two"])).in_process()));
+        let mut entry = ServerEntry::new(fast_config(ScriptedServer::new(with_tools(&["one", "two"])).in_process()));
         entry.tools.allowlists = vec![vec!["t*".into()], vec!["*".into()]];
         let bridge = started(Config::default().with_server(entry)).await;
         assert_eq!(names(&bridge), ["mcp_peer_two"]);

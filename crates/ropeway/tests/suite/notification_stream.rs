@@ -9,7 +9,7 @@ use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script};
 use ropeway_testing::{HttpFault, HttpScript};
 use serde_json::json;
 
-use crate::hasty::{at, call, connect, event, in_era, listening, ms, names, still_works, until};
+use crate::fast_config::{at, call, connect, event, in_era, listening, ms, names, still_works, until};
 use crate::scene::scene;
 
 fn gets(http: &HttpScriptedServer) -> usize {

@@ -8,7 +8,7 @@ use ropeway::tool::{Arguments, CallContext, CallError};
 use ropeway_testing::{PagingStyle, UnknownMethods};
 use serde_json::{Map, Value, json};
 
-use crate::hasty::{arguments, chain, connect, hasty, in_era, in_process, still_works, warnings};
+use crate::fast_config::{arguments, chain, connect, fast_config, in_era, in_process, still_works, warnings};
 use crate::scene::scene;
 
 const BOTH: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
@@ -262,9 +262,10 @@ fn a_rejected_ping_means_alive_and_a_lost_server_does_not() {
         let refused = server.ping().await.expect_err("nobody is there");
         assert!(matches!(refused, CallError::NotConnected { .. }), "{refused:?}");
 
-        let mut config =
-            hasty(ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("ping"), Fault::Hang)).in_process());
-        config.timeouts.idle = crate::hasty::ms(50);
+        let mut config = fast_config(
+            ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("ping"), Fault::Hang)).in_process(),
+        );
+        config.timeouts.idle = crate::fast_config::ms(50);
         let server = connect(config).await;
         let silent = server.ping().await.expect_err("no answer");
         assert!(matches!(silent, CallError::Timeout { .. }), "{silent:?}");

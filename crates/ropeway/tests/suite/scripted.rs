@@ -6,7 +6,7 @@ use ropeway::config::Transport;
 use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
 use ropeway_testing::{
     FaultRule, Grandchild, HttpFault, HttpScript, OfferedTransports, PagingStyle, ProcessScript, ResponseFormat,
-    StdoutNoise, SupportedEras, UnknownMethods, UnknownSession, WriteStyle, odd,
+    StdoutNoise, SupportedEras, UnknownMethods, UnknownSession, WriteStyle, unusual,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
@@ -291,13 +291,13 @@ mod on_a_pipe {
 
     #[tokio::test]
     async fn a_scripted_tool_returns_its_scripted_results() {
-        let odd_result = json!({ "content": odd::blocks(), "extra": 1 });
-        let script = Script { extra_tools: odd::tools(), builtin_tools: false, ..Script::default() }
+        let odd_result = json!({ "content": unusual::blocks(), "extra": 1 });
+        let script = Script { extra_tools: unusual::tools(), builtin_tools: false, ..Script::default() }
             .tool(json!({ "name": "raw" }), odd_result.clone());
         let mut client = pipe(&ScriptedServer::new(script));
         client.initialize(json!({})).await;
         let listed = client.ask(request(1, "tools/list", json!({}))).await["result"]["tools"].clone();
-        assert_eq!(listed.as_array().map(Vec::len), Some(odd::tools().len() + 1));
+        assert_eq!(listed.as_array().map(Vec::len), Some(unusual::tools().len() + 1));
         assert_eq!(listed[2], json!({ "name": "true_schema", "inputSchema": true }));
         assert_eq!(client.call(2, "raw", json!({})).await["result"], odd_result);
         assert_eq!(client.ask(echo(3)).await["error"]["code"], -32602);

@@ -11,7 +11,7 @@ use ropeway::tool::{CallContext, CallError, Progress};
 use ropeway_testing::{HttpFault, StdoutNoise};
 use serde_json::{Value, json};
 
-use crate::hasty::{arguments, at, call, chain, child, hasty, listening, state};
+use crate::fast_config::{arguments, at, call, chain, child, fast_config, listening, state};
 use crate::log::{Log, logged};
 use crate::scene::scene;
 
@@ -161,7 +161,7 @@ fn output_of_a_child_process_is_redacted() {
             .fault(FaultTrigger::tool("crash"), Fault::StderrLine(format!("the end: {}", words())));
         let mut transport = child(&scene, &script).with_env("API_TOKEN", ENV);
         transport.args.extend(["--api-key".to_owned(), ARGUMENT.to_owned()]);
-        let mut config = hasty(transport);
+        let mut config = fast_config(transport);
         config.redactor = mask(&[URL, HEADER, BEARER, PASSWORD]);
         config.reconnect.enabled = false;
         let mut light = Light::default();
@@ -178,7 +178,7 @@ fn output_of_a_child_process_is_redacted() {
             light.events(&mut events);
 
             let missing = ropeway::config::StdioServer::new(format!("/nowhere/{BEARER}"), [ARGUMENT]);
-            let mut config = hasty(missing);
+            let mut config = fast_config(missing);
             config.redactor = mask(&[BEARER, ARGUMENT]);
             let (server, mut events) = connection(&config, &mut light);
             light.error(&server.connect().await.expect_err("no program"));
@@ -226,7 +226,7 @@ fn output_of_an_http_server_is_redacted() {
             )
             .fault(FaultTrigger::tool("pid"), status(401, &[("WWW-Authenticate", &challenge)], &words()));
         let scripted = listening(script).await;
-        let mut config = hasty(told_all(&scripted.url()));
+        let mut config = fast_config(told_all(&scripted.url()));
         config.redactor = mask(&[ENV, ARGUMENT]);
         let sse = at(scripted.sse_url() + "?token=" + URL_ENCODED);
         let told = logged(move |_| async move {
@@ -241,7 +241,7 @@ fn output_of_an_http_server_is_redacted() {
             server.close().await;
             light.events(&mut events);
 
-            let mut config = hasty(ropeway::config::Transport::Sse(sse));
+            let mut config = fast_config(ropeway::config::Transport::Sse(sse));
             config.redactor = mask(&all());
             let (server, mut events) = connection(&config, &mut light);
             server.connect().await.expect("a connection");
@@ -291,7 +291,7 @@ fn errors_of_a_failed_connection_are_redacted() {
         let told = logged(move |_| async move {
             let mut light = Light::default();
             for address in addresses {
-                let mut config = hasty(address);
+                let mut config = fast_config(address);
                 config.redactor = mask(&[ENV, ARGUMENT]);
                 config.reconnect.enabled = false;
                 let (server, mut events) = connection(&config, &mut light);
@@ -316,7 +316,7 @@ fn progress_messages_are_redacted() {
         let told = logged(|_| async {
             let mut light = Light::default();
             let scripted = ScriptedServer::new(Script::legacy());
-            let mut config = hasty(scripted.in_process());
+            let mut config = fast_config(scripted.in_process());
             config.redactor = mask(&all());
             let (server, mut events) = connection(&config, &mut light);
             server.connect().await.expect("a connection");
@@ -370,10 +370,11 @@ fn a_flood_of_escapes_in_log_messages_delays_nothing() {
             ];
             let floods = messages.map(|params| notification("notifications/message", params)).to_vec();
             let bad = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo"), Fault::Before(floods)));
-            let mut config = hasty(bad.in_process());
+            let mut config = fast_config(bad.in_process());
             config.redactor = mask(&[&token]);
             let (bad, mut events) = connection(&config, &mut Light::default());
-            let good = crate::hasty::connect(hasty(ScriptedServer::new(Script::default()).in_process())).await;
+            let good =
+                crate::fast_config::connect(fast_config(ScriptedServer::new(Script::default()).in_process())).await;
             bad.connect().await.expect("a connection");
             let began = worked();
             let flooding = call(&bad, "echo", json!({"message": "x"}));
@@ -416,7 +417,7 @@ fn definitions_and_instructions_are_redacted() {
         script = script
             .fault(FaultTrigger::method("prompts/list"), Fault::Result(json!({"prompts": [{"name": "p", "description": words(), "arguments": [{"name": "a", "description": words()}]}]})))
             .fault(FaultTrigger::method("resources/list"), Fault::Result(json!({"resources": [{"uri": "test://a", "name": "a", "description": words()}]})));
-        let mut config = hasty(ScriptedServer::new(script).in_process());
+        let mut config = fast_config(ScriptedServer::new(script).in_process());
         config.redactor = mask(&[all(), vec![certain]].concat());
         let (server, _events) = connection(&config, &mut Light::default());
         server.connect().await.expect("a connection");

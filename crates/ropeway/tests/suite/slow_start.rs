@@ -7,7 +7,7 @@ use ropeway::mcp::{ConnectionState, Era, Mcp};
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
-use crate::hasty::{at, call, chain, connect, listening, silent_at_probe, still_works};
+use crate::fast_config::{at, call, chain, connect, listening, silent_at_probe, still_works};
 use crate::scene::scene;
 
 /// A connection attempt with the default timeouts: `initialize` is sent 5 s after `server/discover`.

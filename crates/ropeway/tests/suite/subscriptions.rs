@@ -4,7 +4,7 @@ use ropeway::Event;
 use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::json;
 
-use crate::hasty::{SOON, echo, event, in_process, ms, until};
+use crate::fast_config::{SOON, echo, event, in_process, ms, until};
 use crate::scene::scene;
 
 fn refusal(code: i64) -> Fault {

@@ -5,7 +5,7 @@ use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::{Arguments, CallContext, TraceParent};
 use serde_json::{Value, json};
 
-use crate::hasty::{arguments, at, call, call_in, child, connect, hasty, in_process, listening, ms};
+use crate::fast_config::{arguments, at, call, call_in, child, connect, fast_config, in_process, listening, ms};
 use crate::log::{Log, Span, logged};
 use crate::scene::scene;
 
@@ -113,7 +113,7 @@ fn expected<'a>(transport: &[(&'a str, &'a str)], version: &'a str) -> Vec<Vec<(
 fn a_traced_call_is_a_span_and_sends_its_traceparent() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let config = hasty(scripted.in_process());
+        let config = fast_config(scripted.in_process());
         let log = logged(move |_| async move {
             let server = connect(config).await;
             failures(&server).await;
@@ -138,7 +138,7 @@ fn a_traced_call_is_a_span_and_sends_its_traceparent() {
 fn a_span_names_the_transport() {
     scene(|scene| async move {
         let scripted = listening(Script::legacy()).await;
-        let configs = [hasty(at(scripted.url())), hasty(child(&scene, &Script::legacy()))];
+        let configs = [fast_config(at(scripted.url())), fast_config(child(&scene, &Script::legacy()))];
         let log = logged(move |_| async move {
             for config in configs {
                 let server = connect(config).await;
@@ -159,7 +159,7 @@ fn a_span_names_the_transport() {
 fn a_span_within_a_trace_records_the_sent_traceparent() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let config = hasty(scripted.in_process());
+        let config = fast_config(scripted.in_process());
         let log = logged(move |_| async move {
             let server = connect(config).await;
             let cx = CallContext::default().with_traceparent(parent());

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{Example, ended};
-use crate::mark::signal;
+use crate::process_marker::signal;
 
 #[tokio::test]
 async fn embedded_gateway_serves_calls_and_finishes_them_after_ctrl_c() {

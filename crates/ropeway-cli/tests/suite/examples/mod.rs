@@ -12,7 +12,7 @@ use ropeway_core::message::Dialect;
 use ropeway_testing::{ModelServer, ScriptedReply};
 use serde_json::{Value, json};
 
-use crate::mark::{command_line, signal};
+use crate::process_marker::{command_line, signal};
 use crate::{Ropeway, Run, Running};
 
 /// Maximum duration of an example on a busy machine.
@@ -52,7 +52,7 @@ impl Example {
 
     /// Sets the standard input.
     fn reading(mut self, lines: &str) -> Self {
-        let input = self.ropeway.place.as_ref().expect("a place").write("input", lines);
+        let input = self.ropeway.temp_home.as_ref().expect("a place").write("input", lines);
         self.ropeway = self.ropeway.with(|command| {
             command.stdin(File::open(input).expect("a file"));
         });
@@ -318,9 +318,9 @@ mcp: \"server.closed\" \"demo\"
 
 #[tokio::test]
 async fn image_tool_sends_the_picture_to_the_model() {
-    let place = crate::place::Place::new();
-    place.run("call chart values=[3,1,4] --save .").expect(0);
-    let picture = place.path().join("chart-1.png");
+    let temp_home = crate::temp_home::TempHome::new();
+    temp_home.run("call chart values=[3,1,4] --save .").expect(0);
+    let picture = temp_home.path().join("chart-1.png");
     let told = Example::new("image_tool", &["local", &picture.to_string_lossy()])
         .run(&[ScriptedReply::call("a", "camera", json!({})), ScriptedReply::text("It is a chart.")])
         .await;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Protected, SECRETS, assert_no_secrets, mode, sign_in_with, tokens_folder};
-use crate::place::Place;
+use crate::temp_home::TempHome;
 use crate::{Ropeway, Run};
 
 /// The password of the keyring.
@@ -38,9 +38,9 @@ struct Session {
 }
 
 impl Session {
-    fn start(place: &Place) -> Self {
-        let config = place.write("bus.conf", BUS);
-        let runtime = place.path().join("run");
+    fn start(temp_home: &TempHome) -> Self {
+        let config = temp_home.write("bus.conf", BUS);
+        let runtime = temp_home.path().join("run");
         std::fs::create_dir_all(&runtime).expect("a folder");
         std::fs::set_permissions(&runtime, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("permissions");
         let mut bus = Command::new("dbus-run-session")
@@ -56,8 +56,8 @@ impl Session {
         assert!(address.starts_with("unix:"), "{address}");
         let variables = [
             ("DBUS_SESSION_BUS_ADDRESS", address.trim().into()),
-            ("HOME", place.path().to_owned()),
-            ("XDG_DATA_HOME", place.path().join("data")),
+            ("HOME", temp_home.path().to_owned()),
+            ("XDG_DATA_HOME", temp_home.path().join("data")),
             ("XDG_RUNTIME_DIR", runtime),
         ];
         Self { bus, variables }
@@ -70,17 +70,17 @@ impl Session {
         command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
     }
 
-    fn ropeway(&self, place: &Place, words: &[&str], keyring: &str) -> Ropeway {
-        place.ropeway(words).with(|command| {
+    fn ropeway(&self, temp_home: &TempHome, words: &[&str], keyring: &str) -> Ropeway {
+        temp_home.ropeway(words).with(|command| {
             self.put_on(command);
             command.env("ROPEWAY_KEYRING", keyring);
         })
     }
 
     /// Runs a command that must not wait for the keyring, which it can use.
-    fn run(&self, place: &Place, words: &[&str], keyring: &str) -> Run {
+    fn run(&self, temp_home: &TempHome, words: &[&str], keyring: &str) -> Run {
         let began = Instant::now();
-        let run = self.ropeway(place, words, keyring).run();
+        let run = self.ropeway(temp_home, words, keyring).run();
         assert!(began.elapsed() < PROMPT, "{words:?} took {:?}", began.elapsed());
         run
     }
@@ -105,9 +105,9 @@ struct Keyring(Child);
 
 impl Keyring {
     /// Starts the keyring. A password unlocks it, and creates it the first time; without one it stays locked.
-    fn start(session: &Session, place: &Place, password: Option<&str>) -> Self {
+    fn start(session: &Session, temp_home: &TempHome, password: Option<&str>) -> Self {
         // A copy has no file capabilities, which containers may not grant.
-        let program = place.path().join("gnome-keyring-daemon");
+        let program = temp_home.path().join("gnome-keyring-daemon");
         if !program.exists() {
             let installed = Path::new("/usr/bin/gnome-keyring-daemon");
             std::fs::copy(installed, &program).expect("gnome-keyring-daemon: try `apt-get install gnome-keyring`");
@@ -146,26 +146,27 @@ impl Drop for Keyring {
     }
 }
 
-fn log_in(session: &Session, place: &Place, protected: &Protected, keyring: &str) -> Run {
-    sign_in_with(session.ropeway(place, &["login", "web", "--no-browser"], keyring), &protected.server)
+fn log_in(session: &Session, temp_home: &TempHome, protected: &Protected, keyring: &str) -> Run {
+    sign_in_with(session.ropeway(temp_home, &["login", "web", "--no-browser"], keyring), &protected.server)
 }
 
 /// Returns the contents of all files of the token store.
-fn stored(place: &Place) -> String {
-    let files = std::fs::read_dir(tokens_folder(place)).expect("a folder").map(|entry| entry.expect("an entry").path());
+fn stored(temp_home: &TempHome) -> String {
+    let files =
+        std::fs::read_dir(tokens_folder(temp_home)).expect("a folder").map(|entry| entry.expect("an entry").path());
     files.map(|path| String::from_utf8_lossy(&std::fs::read(path).expect("a file")).into_owned()).collect()
 }
 
 #[test]
 fn a_keyring_has_the_key_of_the_tokens() {
     let protected = Protected::start();
-    let place = protected.place();
-    let session = Session::start(&place);
-    let _keyring = Keyring::start(&session, &place, Some(PASSWORD));
-    let run = log_in(&session, &place, &protected, "auto");
+    let temp_home = protected.temp_home();
+    let session = Session::start(&temp_home);
+    let _keyring = Keyring::start(&session, &temp_home, Some(PASSWORD));
+    let run = log_in(&session, &temp_home, &protected, "auto");
     assert!(run.stdout.ends_with(" · stored: keyring\n"), "{}", run.stdout);
     assert_no_secrets(&run);
-    let files = stored(&place);
+    let files = stored(&temp_home);
     assert!(files.contains(&protected.server.mcp()) && !SECRETS.iter().any(|secret| files.contains(secret)), "{files}");
     let found = session.secret_tool(&["search", "--all", "service", "ropeway"]);
     let found = format!("{}{}", String::from_utf8_lossy(&found.stdout), String::from_utf8_lossy(&found.stderr));
@@ -174,63 +175,63 @@ fn a_keyring_has_the_key_of_the_tokens() {
     assert!(!SECRETS.iter().any(|secret| found.contains(secret)), "tokens are in the files only");
     // Other processes find the key.
     for mode in ["auto", "required"] {
-        session.run(&place, &["call", "web.scopes"], mode).expect(0);
+        session.run(&temp_home, &["call", "web.scopes"], mode).expect(0);
     }
-    let status = session.run(&place, &["auth", "status"], "auto").expect(0);
+    let status = session.run(&temp_home, &["auth", "status"], "auto").expect(0);
     assert!(status.stdout.contains("● signed in") && status.stdout.contains("keyring"), "{}", status.stdout);
     assert_no_secrets(&status);
-    let off = session.run(&place, &["call", "web.scopes"], "off");
+    let off = session.run(&temp_home, &["call", "web.scopes"], "off");
     assert!(off.code != Some(0) && off.stderr.contains("ROPEWAY_KEYRING"), "{}", off.stderr);
-    let run = session.run(&place, &["logout", "web"], "auto").expect(0);
+    let run = session.run(&temp_home, &["logout", "web"], "auto").expect(0);
     assert_eq!(run.stdout, "signed out of `web` · tokens revoked\n");
-    let status = session.run(&place, &["auth", "status"], "auto").expect(0);
+    let status = session.run(&temp_home, &["auth", "status"], "auto").expect(0);
     assert_eq!(status.stdout, "no sign-ins; sign in with `ropeway login SERVER`\n");
-    assert!(!stored(&place).contains(&protected.server.mcp()));
-    session.run(&place, &["call", "web.scopes"], "auto").expect(4);
+    assert!(!stored(&temp_home).contains(&protected.server.mcp()));
+    session.run(&temp_home, &["call", "web.scopes"], "auto").expect(4);
 }
 
 #[test]
 fn a_locked_keyring_is_reported_until_it_is_unlocked() {
     let protected = Protected::start();
-    let place = protected.place();
-    let session = Session::start(&place);
-    let keyring = Keyring::start(&session, &place, Some(PASSWORD));
-    log_in(&session, &place, &protected, "auto");
+    let temp_home = protected.temp_home();
+    let session = Session::start(&temp_home);
+    let keyring = Keyring::start(&session, &temp_home, Some(PASSWORD));
+    log_in(&session, &temp_home, &protected, "auto");
     drop(keyring);
-    let keyring = Keyring::start(&session, &place, None);
+    let keyring = Keyring::start(&session, &temp_home, None);
     for words in [&["call", "web.scopes"][..], &["login", "web", "--no-browser"]] {
         for mode in ["auto", "required"] {
-            let run = session.run(&place, words, mode);
+            let run = session.run(&temp_home, words, mode);
             // `secret-tool` does not find an entry of a locked keyring.
             let expected = "if the keyring is locked, unlock it and try again";
             assert!(run.code != Some(0) && run.stderr.contains(expected), "{words:?}: {}", run.stderr);
         }
     }
     // Another store has no key that could be replaced.
-    let run = session.ropeway(&place, &["login", "web", "--no-browser"], "auto").with(|command| {
-        command.env("ROPEWAY_TOKENS_DIR", place.path().join("other"));
+    let run = session.ropeway(&temp_home, &["login", "web", "--no-browser"], "auto").with(|command| {
+        command.env("ROPEWAY_TOKENS_DIR", temp_home.path().join("other"));
     });
     let run = run.run();
     assert!(run.code != Some(0) && run.stderr.contains("the keyring is locked; unlock it"), "{}", run.stderr);
     assert!(run.stderr.contains("ROPEWAY_KEYRING=off"), "{}", run.stderr);
     drop(keyring);
-    let _keyring = Keyring::start(&session, &place, Some(PASSWORD));
-    session.run(&place, &["call", "web.scopes"], "auto").expect(0);
+    let _keyring = Keyring::start(&session, &temp_home, Some(PASSWORD));
+    session.run(&temp_home, &["call", "web.scopes"], "auto").expect(0);
 }
 
 #[test]
 fn tokens_are_in_files_if_the_session_has_no_keyring() {
     let protected = Protected::start();
-    let place = protected.place();
-    let session = Session::start(&place);
-    let run = session.run(&place, &["login", "web", "--no-browser"], "required");
+    let temp_home = protected.temp_home();
+    let session = Session::start(&temp_home);
+    let run = session.run(&temp_home, &["login", "web", "--no-browser"], "required");
     assert!(run.code != Some(0) && run.stderr.contains("no keyring is available"), "{}", run.stderr);
-    let run = log_in(&session, &place, &protected, "auto");
+    let run = log_in(&session, &temp_home, &protected, "auto");
     assert!(run.stdout.ends_with(" · stored: 0600 file\n"), "{}", run.stdout);
-    for entry in std::fs::read_dir(tokens_folder(&place)).expect("a folder") {
+    for entry in std::fs::read_dir(tokens_folder(&temp_home)).expect("a folder") {
         assert_eq!(mode(&entry.expect("an entry").path()), 0o600);
     }
-    session.run(&place, &["call", "web.scopes"], "auto").expect(0);
-    let status = session.run(&place, &["auth", "status"], "auto").expect(0);
+    session.run(&temp_home, &["call", "web.scopes"], "auto").expect(0);
+    let status = session.run(&temp_home, &["auth", "status"], "auto").expect(0);
     assert!(status.stdout.contains("0600 file"), "{}", status.stdout);
 }

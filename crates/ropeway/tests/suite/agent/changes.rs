@@ -12,7 +12,7 @@ use ropeway::tool::{Arguments, LocalTool, Tool, ToolDefinition};
 use serde_json::{Value, json};
 
 use super::kit::{done, echo, echoing, ok, results, sendable, tool};
-use crate::hasty::{SOON, chain, connect, event, hasty, ms, still_works, text, until};
+use crate::fast_config::{SOON, chain, connect, event, fast_config, ms, still_works, text, until};
 use crate::scene::scene;
 
 /// Returns a model over HTTP that records its requests, and an agent of it.
@@ -47,14 +47,14 @@ fn server(alias: &str, tool: &str) -> (ScriptedServer, ServerConfig) {
     let script = Script { builtin_tools: false, ..Script::default() };
     let definition = json!({"name": tool, "inputSchema": {"type": "object"}});
     let scripted = ScriptedServer::new(script.tool(definition, json!({"content": [{"type": "text", "text": tool}]})));
-    let config = named(alias, hasty(scripted.in_process()));
+    let config = named(alias, fast_config(scripted.in_process()));
     (scripted, config)
 }
 
 /// Returns a server that cannot be connected and is not retried.
 fn dead(alias: &str) -> ServerConfig {
     let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::connect(), Fault::exit()));
-    let mut config = named(alias, hasty(scripted.in_process()));
+    let mut config = named(alias, fast_config(scripted.in_process()));
     config.reconnect.enabled = false;
     config
 }
@@ -143,7 +143,7 @@ fn a_server_removed_while_a_call_runs_completes_the_call() {
         let (model, builder) = listening(replies).await;
         let events = Events::default();
         let mut told = events.subscribe();
-        let agent = builder.events(events).mcp(hasty(scripted.in_process())).build().expect("an agent");
+        let agent = builder.events(events).mcp(fast_config(scripted.in_process())).build().expect("an agent");
         let turn = agent.send("q");
         scripted.wait_for("tools/call", 1).await;
         assert!(agent.remove_mcp("peer"));
@@ -166,7 +166,7 @@ fn a_server_removed_while_a_call_runs_completes_the_call() {
 fn removing_a_server_of_the_host_leaves_its_connection_open() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         let agent = Agent::builder()
             .provider(model(Dialect::Chat, [ScriptedReply::text("a"), ScriptedReply::text("b")]))
             .model("m");
@@ -231,7 +231,7 @@ fn an_unavailable_server_is_named_in_the_outcome_with_the_reason() {
 fn a_turn_without_a_required_server_is_an_error_and_can_be_resumed() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::connect(), Fault::exit()));
-        let mut config = hasty(scripted.in_process());
+        let mut config = fast_config(scripted.in_process());
         config.reconnect.enabled = false;
         let (model, builder) = listening([ScriptedReply::text("done")]).await;
         let agent = builder.mcp(AgentServer::from(config).required()).build().expect("an agent");
@@ -252,7 +252,7 @@ fn a_turn_without_a_required_server_is_an_error_and_can_be_resumed() {
 fn a_required_connection_that_the_host_closed_ends_the_turn() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let mcp = connect(hasty(scripted.in_process())).await;
+        let mcp = connect(fast_config(scripted.in_process())).await;
         mcp.close().await;
         let agent = Agent::builder().provider(model(Dialect::Chat, [ScriptedReply::text("done")])).model("m");
         let agent = agent.mcp(AgentServer::from(mcp.clone()).required()).build().expect("an agent");
@@ -265,7 +265,7 @@ fn a_required_connection_that_the_host_closed_ends_the_turn() {
 #[test]
 fn a_required_server_of_a_bridge_ends_the_turn_with_its_cause() {
     scene(|scene| async move {
-        let mut gone = ServerEntry::new(named("gone", hasty(scene.stdio("/no/such/program", [""; 0]))));
+        let mut gone = ServerEntry::new(named("gone", fast_config(scene.stdio("/no/such/program", [""; 0]))));
         gone.required = true;
         let (_scripted, alive) = server("alive", "one");
         let bridge =
@@ -291,7 +291,7 @@ fn a_required_server_that_is_reconnecting_is_waited_for() {
         let agent = Agent::builder()
             .provider(model(Dialect::Chat, [ScriptedReply::text("one"), ScriptedReply::text("two")]))
             .model("m");
-        let server = connect(hasty(scripted.in_process())).await;
+        let server = connect(fast_config(scripted.in_process())).await;
         let agent = agent.mcp(AgentServer::from(server.clone()).required()).build().expect("an agent");
         done(agent.send("q")).await;
         let _ = server.call_tool_with("crash", Arguments::new(), &ropeway::tool::CallContext::default()).await;

@@ -18,7 +18,7 @@ use ropeway_agent::OutputStore;
 use serde_json::{Value, json};
 
 use super::kit::{agent, done, echo, echoing, results, sendable, tool};
-use crate::hasty::hasty;
+use crate::fast_config::fast_config;
 use crate::log::logged;
 use crate::scene::scene;
 
@@ -226,7 +226,7 @@ fn context_of_a_bridge_precedes_the_conversation() {
     scene(|_| async {
         let (model, provider) = listening([ScriptedReply::text("ok")]).await;
         let script = Script { instructions: Some("Ask before you write.".to_owned()), ..Script::default() };
-        let mut entry = ServerEntry::new(hasty(ScriptedServer::new(script).in_process()));
+        let mut entry = ServerEntry::new(fast_config(ScriptedServer::new(script).in_process()));
         entry.instructions = true;
         let bridge = Bridge::new(Config::default().with_server(entry)).expect("a bridge");
         let agent = Agent::builder().provider(provider).model("m").system("Be brief.").bridge(bridge.clone());
@@ -248,7 +248,7 @@ fn context_of_a_bridge_precedes_the_conversation() {
 #[test]
 fn an_agent_is_started_with_the_messages_of_a_prompt() {
     scene(|_| async {
-        let (_scripted, server) = crate::hasty::in_process(Script::default()).await;
+        let (_scripted, server) = crate::fast_config::in_process(Script::default()).await;
         let prompt =
             server.get_prompt_with("plain", Arguments::new(), &CallContext::default()).await.expect("a prompt");
         let messages = prompt.to_messages();
@@ -268,7 +268,7 @@ fn servers_given_as_settings_live_as_long_as_the_agent() {
         let agent = Agent::builder()
             .provider(model(Dialect::Gemini, replies))
             .model("m")
-            .mcp_with_prefix(hasty(scripted.in_process()), "fs")
+            .mcp_with_prefix(fast_config(scripted.in_process()), "fs")
             .build()
             .expect("an agent");
         assert_eq!(scripted.connections(), 0, "servers connect at the first turn");

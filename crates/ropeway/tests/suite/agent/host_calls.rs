@@ -14,7 +14,7 @@ use ropeway::tool::{
 use serde_json::{Value, json};
 
 use super::kit::{agent, done, echo, failed, gate, ok, results, sendable, tool};
-use crate::hasty::{SOON, chain, in_process};
+use crate::fast_config::{SOON, chain, in_process};
 use crate::scene::scene;
 
 /// Returns a request with one tool `t`, which takes a number `n`.
@@ -286,7 +286,7 @@ fn calls_that_share_a_context_have_their_own_ids() {
         }
         let mut ids = Vec::new();
         for _ in 0..3 {
-            let called = crate::hasty::event(&mut events, |event| match event {
+            let called = crate::fast_config::event(&mut events, |event| match event {
                 ropeway::event::Event::ToolCalled { call, .. } => Some(call.0),
                 _ => None,
             });

@@ -13,7 +13,7 @@ use ropeway::tool::{Arguments, CallContext};
 use ropeway_providers::encode;
 use serde_json::{Value, json};
 
-use crate::hasty::{arguments, connect, hasty};
+use crate::fast_config::{arguments, connect, fast_config};
 use crate::scene::scene;
 use crate::specification::Specification;
 
@@ -52,7 +52,7 @@ fn a_server_samples_the_model_in_both_protocol_eras() {
             let (model, provider) = model().await;
             let handlers =
                 Handlers::new().on_sampling(SamplingHandler::new(provider, "m").with_max_tokens(64).handler());
-            let server = AgentServer::from(hasty(ScriptedServer::new(script).in_process()));
+            let server = AgentServer::from(fast_config(ScriptedServer::new(script).in_process()));
             let source = server.into_source(handlers, Events::default());
             source.ready().await;
             let result = sampled(&source.registry()).await;
@@ -76,7 +76,7 @@ fn a_bridge_samples_the_same_model_with_approval() {
             sender.send(request).expect("a listener");
             async move { is_first }
         });
-        let config = Config::new([hasty(ScriptedServer::new(Script::legacy()).in_process())]);
+        let config = Config::new([fast_config(ScriptedServer::new(Script::legacy()).in_process())]);
         let handlers = Handlers::new().on_sampling(sampling.handler());
         let bridge = Bridge::builder(config).handlers(handlers).build().expect("a bridge");
         bridge.start().await.expect("a start");
@@ -106,7 +106,7 @@ fn a_prompt_starts_a_conversation_in_every_dialect() {
         ]);
         let script =
             Script::default().fault(FaultTrigger::method("prompts/get"), Fault::set("/result/messages", messages));
-        let mcp = connect(hasty(ScriptedServer::new(script).in_process())).await;
+        let mcp = connect(fast_config(ScriptedServer::new(script).in_process())).await;
         let prompt = mcp.list_prompts().await.expect("prompts").remove(0);
         let filled = prompt.arguments.iter().map(|argument| (argument.name.clone(), json!("x")));
         let filled: Arguments = filled.collect();

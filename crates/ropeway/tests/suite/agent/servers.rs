@@ -13,7 +13,7 @@ use ropeway::tool::{Alias, CallContext};
 use ropeway_agent::ServerSource;
 use serde_json::json;
 
-use crate::hasty::{SOON, arguments, at, call, connect, event, hasty, listening, ms, state, still_works};
+use crate::fast_config::{SOON, arguments, at, call, connect, event, fast_config, listening, ms, state, still_works};
 use crate::scene::scene;
 
 /// Returns a script with these tools.
@@ -57,7 +57,7 @@ async fn at_once(future: impl Future<Output = ()>) {
 fn nothing_is_connected_before_the_first_turn() {
     scene(|_| async {
         let scripted = ScriptedServer::new(with_tools(&["one", "two"]));
-        let source = source(hasty(scripted.in_process()));
+        let source = source(fast_config(scripted.in_process()));
         assert_eq!((outcome(&source), names(&source)), (ServerState::NotStarted, Vec::new()));
         assert!(source.registry().ptr_eq(&source.registry()), "nothing is always the same nothing");
         assert_eq!(scripted.connections(), 0);
@@ -75,7 +75,7 @@ fn a_tool_with_an_invalid_schema_is_reported_with_the_cause_and_can_be_called() 
             json!({"type": "object", "properties": {"a": {"type": "strin"}}});
         let events = Events::default();
         let mut told = events.subscribe();
-        let server = AgentServer::from(hasty(ScriptedServer::new(script).in_process()));
+        let server = AgentServer::from(fast_config(ScriptedServer::new(script).in_process()));
         let source = server.into_source(Handlers::new(), events);
         source.ready().await;
         let warning = event(&mut told, |event| match event {
@@ -94,7 +94,7 @@ fn a_prefix_is_put_before_sanitized_names() {
     scene(|_| async {
         let long = "a tool.with/a name that is longer than any model would take it, by far and more";
         let scripted = ScriptedServer::new(with_tools(&["read", long]));
-        let server = |prefix| AgentServer::from(hasty(scripted.in_process())).with_prefix(prefix);
+        let server = |prefix| AgentServer::from(fast_config(scripted.in_process())).with_prefix(prefix);
         let peer = Alias::from("peer");
         for (given, meant) in [("fs", "fs_"), ("", "")] {
             let source = source(server(given));
@@ -110,7 +110,7 @@ fn an_unchanged_server_is_not_listed_again() {
         // A list with a time to live of zero, and one without.
         for script in [Script::legacy(), Script::modern()] {
             let scripted = ScriptedServer::new(script);
-            let source = source(hasty(scripted.in_process()));
+            let source = source(fast_config(scripted.in_process()));
             source.ready().await;
             let (registry, asked) = (source.registry(), scripted.received_of("tools/list").len());
             for _ in 0..3 {
@@ -130,7 +130,7 @@ fn a_changed_list_applies_from_the_next_turn_on() {
             let scripted = ScriptedServer::new(script);
             let events = Events::default();
             let mut told = events.subscribe();
-            let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
+            let source = AgentServer::from(fast_config(scripted.in_process())).into_source(Handlers::new(), events);
             source.ready().await;
             if is_modern {
                 // The server notifies only subscribers.
@@ -157,7 +157,7 @@ fn a_server_that_is_down_is_waited_for_once_and_used_when_back() {
         let scripted = ScriptedServer::new(with_tools(&["one"]).fault(FaultTrigger::connect(), Fault::exit()));
         let events = Events::default();
         let mut told = events.subscribe();
-        let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
+        let source = AgentServer::from(fast_config(scripted.in_process())).into_source(Handlers::new(), events);
         source.ready().await;
         assert_eq!(names(&source), [""; 0]);
         for _ in 0..3 {
@@ -181,7 +181,7 @@ fn a_server_that_is_down_is_waited_for_once_and_used_when_back() {
 #[test]
 fn a_missing_program_is_a_status_with_its_reason() {
     scene(|scene| async move {
-        let mut config = hasty(scene.stdio("/no/such/program", [""; 0]));
+        let mut config = fast_config(scene.stdio("/no/such/program", [""; 0]));
         config.reconnect.enabled = false;
         let source = source(config);
         source.ready().await;
@@ -229,7 +229,7 @@ async fn a_tool_list_that_hangs_delays_a_turn_only_once() {
 fn a_connection_of_the_host_outlives_the_agent() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let mcp = connect(hasty(scripted.in_process())).await;
+        let mcp = connect(fast_config(scripted.in_process())).await;
         let source = source(mcp.clone());
         source.ready().await;
         assert!(source.registry().get("mcp_peer_echo").is_some());
@@ -244,7 +244,7 @@ fn a_connection_of_the_host_outlives_the_agent() {
 fn a_connection_that_the_host_closes_stays_closed() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let mcp = connect(hasty(scripted.in_process())).await;
+        let mcp = connect(fast_config(scripted.in_process())).await;
         let source = source(mcp.clone());
         source.ready().await;
         mcp.close().await;
@@ -258,7 +258,7 @@ fn a_connection_that_the_host_closes_stays_closed() {
 fn a_connection_closed_before_the_first_turn_stays_closed_until_the_host_opens_it() {
     scene(|_| async {
         let scripted = ScriptedServer::new(with_tools(&["one"]));
-        let mcp = connect(hasty(scripted.in_process())).await;
+        let mcp = connect(fast_config(scripted.in_process())).await;
         mcp.close().await;
         for server in [AgentServer::from(mcp.clone()), AgentServer::from(mcp.clone()).required()] {
             let source = source(server);
@@ -280,7 +280,7 @@ fn a_connection_closed_before_the_first_turn_stays_closed_until_the_host_opens_i
 fn a_connection_that_the_host_never_opened_is_opened_by_the_first_turn() {
     scene(|_| async {
         let scripted = ScriptedServer::new(with_tools(&["one"]));
-        let mcp = Mcp::new(hasty(scripted.in_process()));
+        let mcp = Mcp::new(fast_config(scripted.in_process()));
         let source = source(mcp.clone());
         source.ready().await;
         assert_eq!((names(&source), mcp.is_connected()), (vec!["mcp_peer_one".to_owned()], true));
@@ -294,7 +294,7 @@ fn a_connection_of_the_agent_ends_with_it() {
         let scripted = ScriptedServer::new(with_tools(&["one"]));
         let events = Events::default();
         let mut told = events.subscribe();
-        let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
+        let source = AgentServer::from(fast_config(scripted.in_process())).into_source(Handlers::new(), events);
         source.ready().await;
         let registry = source.registry();
         drop(source);
@@ -309,7 +309,7 @@ fn a_connection_of_the_agent_ends_with_it() {
 fn the_tools_of_a_reconnecting_server_stay_listed() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
-        let mut config = hasty(scripted.in_process());
+        let mut config = fast_config(scripted.in_process());
         (config.reconnect.initial_delay, config.reconnect.max_delay) = (SOON, SOON);
         let mcp = connect(config).await;
         let source = source(AgentServer::from(mcp.clone()).with_instructions());
@@ -339,7 +339,7 @@ fn the_tools_of_a_server_that_needs_authentication_stay_listed() {
     scene(|_| async {
         let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer");
         let http = listening(Script::default().fault(FaultTrigger::tool("echo").nth(1), refusal)).await;
-        let mcp = connect(hasty(at(http.url()))).await;
+        let mcp = connect(fast_config(at(http.url()))).await;
         let source = source(mcp.clone());
         source.ready().await;
         let registry = source.registry();
@@ -356,10 +356,10 @@ fn the_tools_of_a_server_that_needs_authentication_stay_listed() {
 fn instructions_are_included_only_on_request() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
-        let silent = source(hasty(scripted.in_process()));
+        let silent = source(fast_config(scripted.in_process()));
         silent.ready().await;
         assert_eq!(silent.context().await, []);
-        let source = source(AgentServer::from(hasty(scripted.in_process())).with_instructions());
+        let source = source(AgentServer::from(fast_config(scripted.in_process())).with_instructions());
         assert_eq!(source.context().await, [], "the server is not connected yet");
         source.ready().await;
         assert_eq!(source.context().await, [ContextItem::instructions("peer", "Be kind.")]);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::kit::{agent, done, ok, results, tool};
-use crate::hasty::{event, hasty};
+use crate::fast_config::{event, fast_config};
 use crate::scene::scene;
 
 /// Returns tools that answer with these words.
@@ -197,7 +197,7 @@ fn added_servers_connect_at_the_next_turn_and_send_events() {
     scene(|_| async {
         let servers = ["one", "two", "three"].map(|alias| {
             let scripted = ScriptedServer::new(Script::default());
-            let mut config = hasty(scripted.in_process());
+            let mut config = fast_config(scripted.in_process());
             config.alias = alias.into();
             (scripted, config)
         });
@@ -232,7 +232,7 @@ async fn answered(agent: Agent) -> Value {
 fn servers_sample_the_model_of_the_sampling_handler() {
     scene(|_| async {
         let sample = || ScriptedReply::call("a", "mcp_peer_sample", json!({"prompt": "Say hi."}));
-        let server = || hasty(ScriptedServer::new(Script::default()).in_process());
+        let server = || fast_config(ScriptedServer::new(Script::default()).in_process());
         let own = [sample(), ScriptedReply::text("I am the own model."), ScriptedReply::text("fine")];
         let own = agent(Dialect::Chat, own).mcp(server()).allow_sampling().build().expect("an agent");
         assert_eq!(answered(own).await["content"]["text"], "I am the own model.");
@@ -248,7 +248,7 @@ fn servers_elicit_through_the_agent() {
         let replies =
             [ScriptedReply::call("a", "mcp_peer_elicit", json!({"message": "Who?"})), ScriptedReply::text("fine")];
         let agent = agent(Dialect::Chat, replies)
-            .mcp(hasty(ScriptedServer::new(Script::default()).in_process()))
+            .mcp(fast_config(ScriptedServer::new(Script::default()).in_process()))
             .on_elicitation(|asked| async move {
                 let name = format!("whoever answers {}", asked.message);
                 Ok(ElicitationAnswer::Accept(Arguments::from_iter([("name".to_owned(), json!(name))])))
@@ -267,7 +267,7 @@ fn calls_are_part_of_the_trace_of_the_host() {
         let replies = [ScriptedReply::call("a", "mcp_peer_echo", json!({"message": "x"})), ScriptedReply::text("fine")];
         let parent: TraceParent =
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().expect("a traceparent");
-        let agent = agent(Dialect::Chat, replies).mcp(hasty(scripted.in_process())).traceparent(parent);
+        let agent = agent(Dialect::Chat, replies).mcp(fast_config(scripted.in_process())).traceparent(parent);
         done(agent.build().expect("an agent").send("q")).await;
         let told = scripted.received_of("tools/call")[0]["params"]["_meta"]["traceparent"].clone();
         assert!(told.as_str().is_some_and(|it| it.contains("0af7651916cd43dd8448eb211c80319c")), "{told}");

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::kit::{agent, done, echo, echoing, failed, ok, results, sendable, tool};
-use crate::hasty::{SOON, hasty};
+use crate::fast_config::{SOON, fast_config};
 
 /// Runs a turn whose model calls `tool` once, and returns the result of the call.
 async fn told_of(dialect: Dialect, tool: impl Tool, limits: TurnLimits) -> (String, String, bool) {
@@ -210,7 +210,7 @@ fn with_tool(name: &str) -> Script {
 async fn a_renamed_tool_is_called_by_its_new_name() {
     for dialect in Dialect::ALL {
         let scripted = ScriptedServer::new(with_tool("weather_now"));
-        let mut server = hasty(scripted.in_process());
+        let mut server = fast_config(scripted.in_process());
         server.alias = "sky".into();
         let bridge = Bridge::new(Config::default().with_server(ServerEntry::new(server))).expect("a bridge");
         bridge.start().await.expect("a start");

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::hasty::{at, connect, hasty, listening, still_works};
+use crate::fast_config::{at, connect, fast_config, listening, still_works};
 
 /// Set in a process that runs a single measured test.
 const ALONE: &str = "ROPEWAY_TEST_ALONE";
@@ -71,7 +71,7 @@ pub(crate) struct Good {
 impl Good {
     pub(crate) async fn start() -> Self {
         let http = listening(Script::default()).await;
-        let mcp = connect(hasty(at(http.url()))).await;
+        let mcp = connect(fast_config(at(http.url()))).await;
         Self { _http: http, mcp }
     }
 

@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use super::hostile::{Exchange, Hostile, legacy, read};
-use crate::hasty::{call, chain, until};
+use crate::fast_config::{call, chain, until};
 use crate::scene::scene;
 
 /// The reaction of a server to the first call, after executing it.

@@ -9,7 +9,7 @@ use ropeway::mcp::Mcp;
 use serde_json::{Value, json};
 
 use super::hostile::{Exchange, Good, Hostile, alone, legacy, memory};
-use crate::hasty::{cannot_connect, warnings};
+use crate::fast_config::{cannot_connect, warnings};
 use crate::scene::scene;
 
 /// Answers a list request with pages of one entry each.

@@ -14,7 +14,7 @@ use ropeway_bridge::ToolListing;
 use serde_json::{Value, json};
 
 use super::{call, config, entry, names, started, started_in, until};
-use crate::hasty::{SOON, at, child, listening, ms};
+use crate::fast_config::{SOON, at, child, listening, ms};
 use crate::scene::{Scene, scene};
 
 fn known(entry: &mut ServerEntry) -> &mut ServerConfig {
@@ -516,7 +516,7 @@ fn a_change_of_the_file_does_not_wait_for_the_servers_of_the_change_before() {
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
         tokio::time::timeout(SOON, bridge.stop()).await.expect("a stop in time");
         // A process that was killed may take a moment to exit.
-        crate::hasty::until("the processes are gone", || scene.processes().is_empty()).await;
+        crate::fast_config::until("the processes are gone", || scene.processes().is_empty()).await;
     });
 }
 

@@ -17,11 +17,11 @@ use ropeway_config::ServerSettings;
 use ropeway_testing::SupportedEras;
 use serde_json::{Value, json};
 
-use crate::hasty::{SOON, arguments, at, chain, child, event, hasty, listening, ms};
+use crate::fast_config::{SOON, arguments, at, chain, child, event, fast_config, listening, ms};
 use crate::scene::scene;
 
 fn server(alias: &str, transport: impl Into<Transport>) -> ServerConfig {
-    let mut config = hasty(transport);
+    let mut config = fast_config(transport);
     config.alias = alias.into();
     config
 }
@@ -723,7 +723,7 @@ fn registered_tools_keep_connections_alive() {
         let without = tools.without_server(&"a".into());
         drop(tools);
         assert!(without.is_empty());
-        crate::hasty::until("the process is gone", || scene.processes().is_empty()).await;
+        crate::fast_config::until("the process is gone", || scene.processes().is_empty()).await;
     });
 }
 

@@ -10,7 +10,7 @@ use ropeway_gateway::{KeyFile, KeyLimits, NewKey};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, bare, call, entry, modern, modern_call, read_until, request};
-use crate::hasty::{SOON, until};
+use crate::fast_config::{SOON, until};
 use crate::scene::scene;
 
 /// A gateway whose clients need keys.

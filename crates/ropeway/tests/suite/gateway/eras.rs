@@ -8,7 +8,7 @@ use super::kit::{
     GatewayKit, HttpReply, MODERN, Pipe, all_capabilities, bare, call, call_with, input_required, modern, next_message,
     post, read_rest, read_until, request,
 };
-use crate::hasty::{SOON, ms, until};
+use crate::fast_config::{SOON, ms, until};
 use crate::scene::scene;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::auth::{KeyedKit, initialize, limit, list, with};
 use super::kit::{bare, call, modern, modern_call, post, read_rest, read_until, request};
-use crate::hasty::{SOON, ms, until};
+use crate::fast_config::{SOON, ms, until};
 use crate::scene::scene;
 
 /// More than the buffers of a connection hold.

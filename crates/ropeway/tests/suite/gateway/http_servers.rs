@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::kit::{GatewayKit, HttpReply, call, entry, modern_call, post};
-use crate::hasty::{SOON, at, connect, hasty, in_era, listening, ms, still_works};
+use crate::fast_config::{SOON, at, connect, fast_config, in_era, listening, ms, still_works};
 use crate::scene::scene;
 
 const BOTH: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
@@ -119,7 +119,7 @@ fn servers_over_http_are_called_in_both_eras() {
             let stream = kit.open(&modern_call("web_sleep", json!({"ms": 600_000}))).await;
             http.wait_for("tools/call", 4).await;
             drop(stream);
-            crate::hasty::until("the cancellation", || http.cancelled().len() == 1).await;
+            crate::fast_config::until("the cancellation", || http.cancelled().len() == 1).await;
             kit.stop().await;
         }
     });
@@ -319,8 +319,8 @@ fn a_client_of_this_library_uses_both_endpoints() {
         for config in [
             in_era(EraChoice::Legacy, at(format!("http://{}/mcp", kit.address))),
             in_era(EraChoice::Modern, at(format!("http://{}/mcp/scripted", kit.address))),
-            hasty(Transport::Sse(at(format!("http://{}/sse", kit.address)))),
-            hasty(Transport::Sse(at(format!("http://{}/sse/scripted", kit.address)))),
+            fast_config(Transport::Sse(at(format!("http://{}/sse", kit.address)))),
+            fast_config(Transport::Sse(at(format!("http://{}/sse/scripted", kit.address)))),
         ] {
             let server = connect(config).await;
             still_works(&server).await;

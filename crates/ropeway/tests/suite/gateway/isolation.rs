@@ -6,14 +6,14 @@ use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, bare, call, entry, post, request};
-use crate::hasty::{child, hasty, ms, until};
+use crate::fast_config::{child, fast_config, ms, until};
 use crate::scene::{Scene, scene};
 
 /// Starts a gateway in front of a process that each client gets for itself. Unused ones end after `idle` milliseconds.
 pub(super) async fn isolated(scene: &Scene, script: &Script, idle: u64) -> GatewayKit {
     let mut settings = GatewaySettings::default();
     settings.limits.isolated_idle = ms(idle);
-    let mut own = ServerEntry::new(hasty(child(scene, script)));
+    let mut own = ServerEntry::new(fast_config(child(scene, script)));
     own.isolation = Isolation::Client;
     // The kit needs a server within this process; its names show that there are several.
     let scripted = ScriptedServer::new(Script::default());
@@ -125,7 +125,7 @@ fn a_restart_ends_the_connections_of_all_aliases_of_a_process() {
     scene(|scene| async move {
         let (shared, apart) = (child(&scene, &Script::legacy()), child(&scene, &Script::modern()));
         let named = |alias: &str, server: &StdioServer| {
-            let mut config = hasty(server.clone());
+            let mut config = fast_config(server.clone());
             config.alias = alias.into();
             let mut entry = ServerEntry::new(config);
             entry.isolation = Isolation::Client;

@@ -15,7 +15,7 @@ use tokio::io::{
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use crate::hasty::{SOON, hasty, until};
+use crate::fast_config::{SOON, fast_config, until};
 
 /// The version of the modern era.
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -187,7 +187,7 @@ impl Pipe {
 
 /// Makes the entry of a server within this process.
 pub(crate) fn entry(alias: &str, scripted: &ScriptedServer) -> ServerEntry {
-    let mut server = hasty(scripted.in_process());
+    let mut server = fast_config(scripted.in_process());
     server.alias = alias.into();
     ServerEntry::new(server)
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::auth::{KeyedKit, limit, list, with};
 use super::kit::{GatewayKit, bare, call, modern_call, next_message, post, read_rest, read_until};
-use crate::hasty::{SOON, hasty, ms, until};
+use crate::fast_config::{SOON, fast_config, ms, until};
 use crate::scene::scene;
 
 /// The size of a body that is nearly complete.
@@ -82,7 +82,7 @@ fn an_ended_standalone_stream_is_opened_again() {
 fn a_stream_that_is_resumed_too_late_ends_with_an_error() {
     scene(|_| async move {
         let scripted = ScriptedServer::new(Script::default());
-        let mut server = hasty(scripted.in_process());
+        let mut server = fast_config(scripted.in_process());
         server.alias = "scripted".into();
         server.timeouts.total = Duration::from_secs(600);
         let config = Config::default().with_server(ServerEntry::new(server));

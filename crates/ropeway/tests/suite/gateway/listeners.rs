@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::kit::{GatewayKit, bare, call, modern, modern_call, post, read_until, request};
-use crate::hasty::{SOON, ms, until};
+use crate::fast_config::{SOON, ms, until};
 use crate::scene::scene;
 
 /// Returns the id of the last event in a text.

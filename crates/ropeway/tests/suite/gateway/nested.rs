@@ -6,7 +6,7 @@ use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, all_capabilities, call_with, entry, input_required};
-use crate::hasty::hasty;
+use crate::fast_config::fast_config;
 use crate::scene::scene;
 
 /// Gateways of one user have the same key file.
@@ -27,7 +27,7 @@ async fn inner() -> GatewayKit {
 
 /// Starts a gateway in front of another one.
 async fn outer(inner: &GatewayKit) -> GatewayKit {
-    let mut server = hasty(HttpServer::new(format!("http://{}/mcp", inner.address)));
+    let mut server = fast_config(HttpServer::new(format!("http://{}/mcp", inner.address)));
     server.alias = "scripted".into();
     server.era = EraChoice::Modern;
     let config = Config::default().with_server(ServerEntry::new(server));

@@ -10,7 +10,7 @@ use ropeway_gateway::{OtlpSettings, fetch_stats};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, bare, call, entry, modern, modern_call, post, request};
-use crate::hasty::{SOON, until};
+use crate::fast_config::{SOON, until};
 use crate::scene::scene;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";

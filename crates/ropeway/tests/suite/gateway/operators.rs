@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::auth::{KeyedKit, header, initialize, limit, list, with};
 use super::issuer::{Issuer, SigningKey};
 use super::kit::{GatewayKit, HttpReply, bare, entry, modern, modern_call, post, read_until, request};
-use crate::hasty::until;
+use crate::fast_config::until;
 use crate::scene::scene;
 
 const HOST: &str = "Host: localhost\r\n";

@@ -6,7 +6,7 @@ use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, bare, entry, modern_call, read_until};
-use crate::hasty::{ms, until};
+use crate::fast_config::{ms, until};
 use crate::scene::scene;
 
 const HOST: &str = "Host: localhost\r\n";

@@ -4,7 +4,7 @@ use ropeway::testing::Script;
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, all_capabilities, call, call_with, input_required, next_message, post, request};
-use crate::hasty::until;
+use crate::fast_config::until;
 use crate::scene::scene;
 
 /// Writes a question of the server.

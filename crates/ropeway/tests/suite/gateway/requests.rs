@@ -12,7 +12,7 @@ use super::kit::{
     GatewayKit, Pipe, all_capabilities, bare, call, call_with, entry, input_required, modern_call, next_message,
     notification, post, read_rest, read_until, request, sleep,
 };
-use crate::hasty::until;
+use crate::fast_config::until;
 use crate::scene::scene;
 
 /// Writes a request of the server.
@@ -228,9 +228,9 @@ fn the_completion_of_a_url_elicitation_reaches_the_client_that_got_it() {
 #[test]
 fn all_aliases_of_a_shared_process_get_its_notifications() {
     scene(|scene| async move {
-        let server = crate::hasty::child(&scene, &Script::legacy());
+        let server = crate::fast_config::child(&scene, &Script::legacy());
         let named = |alias: &str| {
-            let mut config = crate::hasty::hasty(server.clone());
+            let mut config = crate::fast_config::fast_config(server.clone());
             config.alias = alias.into();
             ropeway::config::ServerEntry::new(config)
         };

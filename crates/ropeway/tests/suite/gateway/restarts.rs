@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::auth::KeyedKit;
 use super::kit::{GatewayKit, HttpReply, bare, entry, modern_call};
-use crate::hasty::until;
+use crate::fast_config::until;
 use crate::scene::scene;
 
 const HEAD: &str = "Host: localhost\r\nContent-Type: application/json\r\n";

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::kit::{
     GatewayKit, MODERN, Pipe, all_capabilities, call, call_with, input_required, next_message, post, read_rest, request,
 };
-use crate::hasty::{SOON, ms, until};
+use crate::fast_config::{SOON, ms, until};
 use crate::scene::scene;
 
 /// Writes the modern call of a tool on a pipe.

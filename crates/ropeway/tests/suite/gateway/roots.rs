@@ -12,7 +12,7 @@ use super::kit::{
     GatewayKit, Pipe, all_capabilities, bare, call, call_with, entry, input_required, next_message, post, read_rest,
     request,
 };
-use crate::hasty::until;
+use crate::fast_config::until;
 use crate::scene::scene;
 
 /// A server that requests roots once it is initialized and whenever they change, and keeps them.

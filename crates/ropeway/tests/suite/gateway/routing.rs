@@ -8,7 +8,7 @@ use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, call, entry, modern, post, read_rest, read_until, request};
-use crate::hasty::{hasty, ms, until};
+use crate::fast_config::{fast_config, ms, until};
 use crate::scene::scene;
 
 /// Starts a gateway with the servers `one` and `two`. The second one is returned.
@@ -181,7 +181,7 @@ fn a_tool_that_was_renamed_is_unknown_under_its_old_name() {
             if has(&listed, "new_name") {
                 break;
             }
-            tokio::time::sleep(crate::hasty::ms(50)).await;
+            tokio::time::sleep(crate::fast_config::ms(50)).await;
         }
         assert!(has(&listed, "new_name") && !has(&listed, "old_name"), "{listed:?}");
         let reply = kit.post(&session, &call(2, "old_name", json!({}))).await.json();
@@ -303,7 +303,7 @@ fn a_gateway_does_not_connect_to_itself() {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
             let url = format!("http://{}/{path}", listener.local_addr().expect("an address"));
             let http = if path == "sse" { HttpServer::sse(url) } else { HttpServer::new(url) };
-            let mut own = hasty(http);
+            let mut own = fast_config(http);
             own.alias = "own".into();
             let scripted = ScriptedServer::new(Script::default());
             let config = Config::default().with_server(entry("one", &scripted)).with_server(ServerEntry::new(own));

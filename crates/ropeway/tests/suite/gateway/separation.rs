@@ -7,7 +7,7 @@ use super::kit::{
     GatewayKit, all_capabilities, call, call_with, input_required, next_message, notification, post, read_rest,
     read_until, request, sleep,
 };
-use crate::hasty::until;
+use crate::fast_config::until;
 use crate::scene::scene;
 
 /// Writes a question of the server.

@@ -8,7 +8,7 @@ use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, bare, entry, modern, next_message, read_until, request};
-use crate::hasty::{ms, until};
+use crate::fast_config::{ms, until};
 use crate::scene::scene;
 
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";

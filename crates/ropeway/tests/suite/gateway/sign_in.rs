@@ -16,7 +16,7 @@ use super::kit::{
     GatewayKit, HttpReply, all_capabilities, bare, call, call_with, entry, input_required, modern, next_message, post,
     read_rest, read_until,
 };
-use crate::hasty::{hasty, until};
+use crate::fast_config::{fast_config, until};
 use crate::oauth::authorization_server::AuthorizationServer;
 use crate::oauth::wire::{Answer, browse};
 use crate::scene::scene;
@@ -71,7 +71,7 @@ impl SignInKit {
         let mut oauth = OAuthSettings::new();
         oauth.per_principal = setup.per_principal;
         http.auth = Some(ServerAuth::OAuth(Box::new(oauth)));
-        let mut web = hasty(http);
+        let mut web = fast_config(http);
         web.alias = "web".into();
         let scripted = ScriptedServer::new(Script::default());
         let config = Config::default().with_server(ServerEntry::new(web)).with_server(entry("other", &scripted));

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
 use super::kit::{GatewayKit, modern, modern_call, read_until};
-use crate::hasty::ms;
+use crate::fast_config::ms;
 use crate::scene::scene;
 
 /// Sends the rest of a request byte by byte, and returns the response and its delay.

@@ -13,7 +13,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::isolation::isolated;
 use super::kit::{GatewayKit, MODERN, call, entry, modern_call, request};
-use crate::hasty::{SOON, until};
+use crate::fast_config::{SOON, until};
 use crate::scene::scene;
 
 /// A client of the socket.

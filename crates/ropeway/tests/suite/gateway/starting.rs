@@ -8,7 +8,7 @@ use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, Pipe, bare, entry, modern, next_message, read_until, request};
-use crate::hasty::{ms, until};
+use crate::fast_config::{ms, until};
 use crate::scene::scene;
 
 /// A server that takes a while to start.

@@ -12,7 +12,7 @@ use super::isolation::isolated;
 use super::kit::{
     GatewayKit, Pipe, all_capabilities, bare, call, entry, modern, modern_call, next_message, post, read_until, request,
 };
-use crate::hasty::{SOON, ms, until};
+use crate::fast_config::{SOON, ms, until};
 use crate::scene::scene;
 
 const COUNTER: &str = "test://counter";

@@ -8,7 +8,7 @@ use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, bare, entry, modern, next_message, post, read_rest, request};
-use crate::hasty::{hasty, ms, until};
+use crate::fast_config::{fast_config, ms, until};
 use crate::scene::scene;
 
 /// A server with tools that clients refuse together with the whole list.
@@ -196,7 +196,7 @@ fn the_task_of_a_message_has_the_id_that_the_client_knows() {
 fn the_result_of_a_task_has_no_idle_timeout() {
     scene(|_| async move {
         let scripted = ScriptedServer::new(Script::legacy());
-        let mut server = hasty(scripted.in_process());
+        let mut server = fast_config(scripted.in_process());
         server.alias = "scripted".into();
         server.timeouts.idle = ms(500);
         let config = Config::default().with_server(ServerEntry::new(server));

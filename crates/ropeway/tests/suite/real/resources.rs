@@ -6,7 +6,7 @@ use ropeway::mcp::Mcp;
 use ropeway::tool::{Arguments, CallContext};
 use serde_json::json;
 
-use crate::hasty::{arguments, chain, connect, hasty, ms};
+use crate::fast_config::{arguments, chain, connect, fast_config, ms};
 use crate::scene::scene;
 
 async fn read(server: &Mcp, uri: &str) -> ResourceContents {
@@ -17,7 +17,7 @@ async fn read(server: &Mcp, uri: &str) -> ResourceContents {
 }
 
 async fn resources(transport: impl Into<Transport>) {
-    let server = connect(hasty(transport)).await;
+    let server = connect(fast_config(transport)).await;
     let resources = server.list_resources().await.expect("resources");
     let features = resources.iter().find(|resource| resource.uri.ends_with("/features.md")).expect("a resource");
     assert_eq!((features.name.as_str(), features.mime_type.as_deref()), ("features.md", Some("text/markdown")));
@@ -50,7 +50,7 @@ fn resources_of_everything_are_listed_and_read_over_http() {
 #[test]
 fn prompts_of_everything_are_listed_fetched_and_completed() {
     scene(|scene| async move {
-        let server = connect(hasty(scene.server("everything"))).await;
+        let server = connect(fast_config(scene.server("everything"))).await;
         let cx = CallContext::default();
         let prompts = server.list_prompts().await.expect("prompts");
         let names: Vec<_> = prompts.iter().map(|prompt| prompt.name.as_str()).collect();
@@ -78,7 +78,7 @@ fn prompts_of_everything_are_listed_fetched_and_completed() {
 #[test]
 fn a_server_that_has_only_tools_has_no_resources_and_no_prompts() {
     scene(|scene| async move {
-        let server = connect(hasty(scene.server("time"))).await;
+        let server = connect(fast_config(scene.server("time"))).await;
         assert_eq!(server.list_resources().await.expect("a list"), []);
         assert_eq!(server.list_prompts().await.expect("a list"), []);
         server.ping().await.expect("an answer");

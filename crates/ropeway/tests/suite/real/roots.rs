@@ -5,8 +5,8 @@ use ropeway::gateway::Gateway;
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 
+use crate::fast_config::until;
 use crate::gateway::kit::{GatewayKit, Pipe, entry, request};
-use crate::hasty::until;
 use crate::scene::{Scene, scene};
 
 /// A client on a pipe that has one root.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_testing::Script;
 
-use crate::mark::Mark;
+use crate::process_marker::ProcessMarker;
 use crate::{Ropeway, Run, Running};
 
 /// Tolerance for the end of a command after its timeout: short enough to detect a hang, long enough for a busy machine.
@@ -20,13 +20,13 @@ pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 pub(crate) const BRIEF: Duration = Duration::from_secs(3);
 
 /// A command with a stdio server.
-pub(crate) struct Trial {
+pub(crate) struct FaultRun {
     arguments: Vec<String>,
     server: String,
     timeout: Duration,
 }
 
-impl Trial {
+impl FaultRun {
     /// Creates a trial of a command line without its server, such as `call echo message=hi`.
     pub(crate) fn new(command: &str, server: impl Into<String>) -> Self {
         let arguments = command.split(' ').map(str::to_owned).collect();
@@ -57,11 +57,11 @@ impl Trial {
             command.args(["--timeout", &timeout]);
         });
         let started = Instant::now();
-        let Running { child, mark, place } = command.start();
+        let Running { child, process_marker, temp_home } = command.start();
         let run = Run::from(child.wait_with_output().expect("an end"));
         let took = started.elapsed();
         assert!(took < self.timeout + LATE, "it took {took:?}\n{}", run.stderr);
-        drop((mark, place));
+        drop((process_marker, temp_home));
         run
     }
 
@@ -96,7 +96,7 @@ pub(crate) struct Site {
     child: Child,
     pub(crate) url: String,
     // Dropped last, when the server has exited.
-    _mark: Mark,
+    _mark: ProcessMarker,
 }
 
 impl Site {
@@ -104,12 +104,12 @@ impl Site {
         let script = serde_json::to_string(script).expect("a script is JSON");
         let mut command = Command::new(binary());
         command.args(["--http", "0", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mark = Mark::new();
-        mark.put_on(&mut command);
+        let process_marker = ProcessMarker::new();
+        process_marker.put_on(&mut command);
         let mut child = command.spawn().expect("the scripted server starts");
         let mut url = String::new();
         BufReader::new(child.stdout.take().expect("its output")).read_line(&mut url).expect("its URL");
-        Self { child, url: url.trim().to_owned(), _mark: mark }
+        Self { child, url: url.trim().to_owned(), _mark: process_marker }
     }
 
     /// Runs a command against the server that is expected to finish.

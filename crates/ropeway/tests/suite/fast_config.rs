@@ -20,7 +20,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
 }
 
 /// Returns settings with short timeouts for a server with the alias `peer`.
-pub(crate) fn hasty(transport: impl Into<Transport>) -> ServerConfig {
+pub(crate) fn fast_config(transport: impl Into<Transport>) -> ServerConfig {
     let mut config = ServerConfig::new("peer", transport);
     config.timeouts.connect = SOON;
     // A server that answers the probe late counts as legacy, so a busy machine must have time for it.
@@ -35,14 +35,14 @@ pub(crate) fn hasty(transport: impl Into<Transport>) -> ServerConfig {
 }
 
 pub(crate) fn in_era(era: EraChoice, transport: impl Into<Transport>) -> ServerConfig {
-    let mut config = hasty(transport);
+    let mut config = fast_config(transport);
     config.era = era;
     config
 }
 
 /// Returns settings for a server that does not answer the probe.
 pub(crate) fn silent_at_probe(transport: impl Into<Transport>) -> ServerConfig {
-    let mut config = hasty(transport);
+    let mut config = fast_config(transport);
     config.timeouts.probe = ms(300);
     config
 }
@@ -62,7 +62,7 @@ pub(crate) async fn connect_with(handlers: Handlers, config: ServerConfig) -> Mc
 /// Connects to a scripted server within this process.
 pub(crate) async fn in_process(script: Script) -> (ScriptedServer, Mcp) {
     let scripted = ScriptedServer::new(script);
-    let server = connect(hasty(scripted.in_process())).await;
+    let server = connect(fast_config(scripted.in_process())).await;
     (scripted, server)
 }
 

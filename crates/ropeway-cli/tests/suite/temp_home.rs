@@ -8,8 +8,8 @@ use ropeway_testing::Script;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::mark::Mark;
-use crate::trial::binary;
+use crate::fault_run::binary;
+use crate::process_marker::ProcessMarker;
 use crate::{Ropeway, Run};
 
 /// Variables that change the searched locations or the output.
@@ -58,9 +58,9 @@ pub(crate) fn having(mut entry: Value, more: Value) -> Value {
 }
 
 /// A temporary folder that is both the home and the working folder of its commands.
-pub(crate) struct Place(TempDir);
+pub(crate) struct TempHome(TempDir);
 
-impl Place {
+impl TempHome {
     pub(crate) fn new() -> Self {
         // The path has the same length on every machine, because output wraps at the window width.
         Self(tempfile::Builder::new().prefix("ropeway-").tempdir_in("/tmp").expect("a folder"))
@@ -68,9 +68,9 @@ impl Place {
 
     /// Creates a place with these servers in its configuration.
     pub(crate) fn with(servers: &[Value]) -> Self {
-        let place = Self::new();
-        place.configure(servers);
-        place
+        let temp_home = Self::new();
+        temp_home.configure(servers);
+        temp_home
     }
 
     /// Writes a configuration with these servers.
@@ -97,7 +97,7 @@ impl Place {
 
     /// Like [`ropeway`](Self::ropeway), with a copy of the binary.
     pub(crate) fn of(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Ropeway {
-        let mark = Mark::new();
+        let process_marker = ProcessMarker::new();
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).current_dir(self.path()).env("HOME", self.path());
         for name in VARIABLES {
@@ -105,8 +105,8 @@ impl Place {
         }
         // Tests run without a pager, except for the tests of the pager, which set one.
         command.env(TRUST, "1").env("ROPEWAY_PAGER", "").env("ROPEWAY_KEYRING", "off");
-        mark.put_on(&mut command);
-        Ropeway { command, mark, place: None }
+        process_marker.put_on(&mut command);
+        Ropeway { command, process_marker, temp_home: None }
     }
 
     /// Runs a command line to its end.

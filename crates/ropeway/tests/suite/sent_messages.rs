@@ -9,7 +9,9 @@ use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, RecordedHttpRequ
 use ropeway::tool::{CallContext, CancelToken};
 use serde_json::{Map, Value, json};
 
-use crate::hasty::{arguments, at, call, call_in, child, connect_with, hasty, in_era, listening, names, text, until};
+use crate::fast_config::{
+    arguments, at, call, call_in, child, connect_with, fast_config, in_era, listening, names, text, until,
+};
 use crate::scene::scene;
 use crate::specification::Specification;
 
@@ -265,7 +267,7 @@ fn messages_over_sse_follow_every_version() {
     scene(|_| async {
         for version in LEGACY {
             let http = listening(script(version)).await;
-            everything(hasty(Transport::Sse(at(http.sse_url()))), Witness::Server(&http), version).await;
+            everything(fast_config(Transport::Sse(at(http.sse_url()))), Witness::Server(&http), version).await;
         }
     });
 }

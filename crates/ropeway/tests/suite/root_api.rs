@@ -8,7 +8,7 @@ use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::{BoxError, CallError, Origin};
 use serde_json::json;
 
-use crate::hasty::hasty;
+use crate::fast_config::fast_config;
 use crate::scene::scene;
 
 #[derive(serde::Serialize)]
@@ -17,7 +17,7 @@ struct Echo<'a> {
 }
 
 fn server(alias: &str) -> ServerConfig {
-    let mut config = hasty(ScriptedServer::new(Script::default()).in_process());
+    let mut config = fast_config(ScriptedServer::new(Script::default()).in_process());
     config.alias = alias.into();
     config
 }
@@ -54,7 +54,7 @@ fn a_name_that_means_tools_of_two_servers_is_called_at_neither() {
             let result = json!({"content": [{"type": "text", "text": alias}]});
             let script = Script { builtin_tools: false, ..Script::default() };
             let script = script.tool(json!({"name": tool, "inputSchema": {"type": "object"}}), result);
-            let mut config = hasty(ScriptedServer::new(script).in_process());
+            let mut config = fast_config(ScriptedServer::new(script).in_process());
             config.alias = alias.into();
             ServerEntry::new(config).with_prefix(format!("{tool}_"))
         };
@@ -123,7 +123,7 @@ fn a_connection_under_another_alias_keeps_its_settings_and_events() {
         let server = server.with_alias("b");
         server.connect().await.expect("a connection");
         assert_eq!(server.call("echo", json!({"message": "hi"})).await.to_string(), "hi");
-        let ready = crate::hasty::event(&mut events, |event| match event {
+        let ready = crate::fast_config::event(&mut events, |event| match event {
             ropeway::Event::Ready { server, .. } => Some(server.to_string()),
             _ => None,
         });

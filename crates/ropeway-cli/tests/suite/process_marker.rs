@@ -13,9 +13,9 @@ const VARIABLE: &str = "LOGNAME";
 const DYING: Duration = Duration::from_secs(5);
 
 /// The mark of one command. Dropping it asserts that no process with the mark is left.
-pub(crate) struct Mark(String);
+pub(crate) struct ProcessMarker(String);
 
-impl Mark {
+impl ProcessMarker {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         Self(format!("ropeway-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
@@ -50,7 +50,7 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for ProcessMarker {
     fn drop(&mut self) {
         // If the test already fails, its own message is enough, and leftover processes must not affect later tests.
         let failing = std::thread::panicking();
@@ -76,12 +76,13 @@ pub(crate) fn signal(signal: &str, id: u32) {
 
 #[test]
 fn a_process_that_is_left_behind_is_found_named_and_ended() {
-    let mark = Mark::new();
+    let process_marker = ProcessMarker::new();
     let mut command = Command::new("sh");
-    mark.put_on(&mut command);
+    process_marker.put_on(&mut command);
     command.args(["-c", "sleep 30.5 & exit"]).status().expect("a shell runs");
-    let left = mark.processes();
-    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(mark))).expect_err("a complaint");
+    let left = process_marker.processes();
+    let panic =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(process_marker))).expect_err("a complaint");
     let complaint = panic.downcast_ref::<String>().cloned().unwrap_or_default();
     assert!(complaint.contains(&format!("{} `sleep 30.5`", left[0])), "{complaint}");
 }
@@ -93,7 +94,7 @@ fn the_command_and_the_demo_server_carry_the_mark() {
     let ours = env!("CARGO_BIN_EXE_ropeway");
     let expected = [format!("{ours} call countdown seconds=1"), format!("{ours} demo-server")];
     loop {
-        let lines: Vec<String> = running.mark.processes().into_iter().map(command_line).collect();
+        let lines: Vec<String> = running.process_marker.processes().into_iter().map(command_line).collect();
         if expected.iter().all(|line| lines.contains(line)) {
             break;
         }

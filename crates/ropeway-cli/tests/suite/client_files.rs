@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::place::Place;
+use crate::temp_home::TempHome;
 use crate::{Ropeway, Run};
 
 /// Variables that change the searched locations of client files or the findings of `doctor`.
@@ -21,14 +21,14 @@ const VARIABLES: [&str; 11] = [
 ];
 
 /// A home folder with a working folder.
-pub(crate) struct Home(Place);
+pub(crate) struct Home(TempHome);
 
 impl Home {
     /// Creates an empty home folder.
     pub(crate) fn new() -> Self {
-        let place = Place::new();
-        std::fs::create_dir(place.path().join("work")).expect("a folder");
-        Self(place)
+        let temp_home = TempHome::new();
+        std::fs::create_dir(temp_home.path().join("work")).expect("a folder");
+        Self(temp_home)
     }
 
     /// Creates a home folder with a `ropeway.yaml` in the working folder.
