@@ -78,8 +78,15 @@ async fn watch_stream(
     end: Instant,
 ) {
     while Instant::now() < end {
+        let paused = now();
         tokio::time::sleep(PAUSE).await;
         while messages.try_recv().is_ok() {}
+        if messages.is_closed() {
+            // Noticed before the next change, which can take long while the servers of a new gateway start.
+            counts.failed += 1;
+            print_failure(&watch.server, era, paused, "the stream ended");
+            return;
+        }
         let started = now();
         counts.calls += 1;
         let waits = counts.waits;
