@@ -1,4 +1,4 @@
-//! A case of the agent benchmark, and its report.
+//! A case in the agent benchmark, and its report.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,20 +10,20 @@ use serde_json::value::RawValue;
 use crate::meter::{cpu_time, micros, peak_kib, resident_kib};
 use crate::script::{Script, final_text};
 
-/// The system prompt of every turn.
+/// The system prompt for every turn.
 pub const SYSTEM: &str = "Be brief.";
 
-/// The message of every turn.
+/// The user message in every turn.
 pub const PROMPT: &str = "Go on until it is done.";
 
-/// A case of the agent benchmark.
+/// A case in the agent benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentCase {
-    /// The name of the contestant.
+    /// The contestant's name.
     pub contestant: String,
-    /// The URL of the model, without `/chat/completions`.
+    /// The model's URL, without `/chat/completions`.
     pub url: String,
-    /// The name of the model, which selects its script.
+    /// The model's name, which selects its script.
     pub model: String,
     /// The path of the file with the tools.
     pub tools: String,
@@ -35,25 +35,25 @@ pub struct AgentCase {
     pub multi_thread: bool,
 }
 
-/// A tool of the file.
+/// A tool in the file.
 #[derive(Debug, Deserialize)]
 pub struct ListedTool {
-    /// The name of the tool.
+    /// The tool's name.
     pub name: String,
-    /// The description of the tool.
+    /// The tool's description.
     pub description: String,
-    /// The input schema of the tool.
+    /// The tool's input schema.
     pub parameters: Box<RawValue>,
 }
 
-/// The cost of a turn; printed as one line of JSON.
+/// A turn's cost; printed as one line of JSON.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Number of measured turns.
     pub turns: usize,
-    /// Duration of the median turn.
+    /// The median turn's duration.
     pub turn_us: f64,
-    /// Average CPU time of a turn.
+    /// Average CPU time per turn.
     pub cpu_us: f64,
     /// Memory before the first measured turn.
     pub idle_kib: u64,
@@ -61,10 +61,10 @@ pub struct Report {
     pub peak_kib: u64,
 }
 
-/// The result of a turn.
+/// A turn's result.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TurnResult {
-    /// The text of the final reply.
+    /// The final reply's text.
     pub text: String,
     /// Number of calls.
     pub calls: usize,
@@ -104,19 +104,19 @@ impl AgentCase {
         Ok(case)
     }
 
-    /// Returns the script of its model.
+    /// Returns its model's script.
     pub fn script(&self) -> Result<Script> {
         Script::from_model(&self.model)
     }
 
-    /// Returns the tools of its file.
+    /// Returns its file's tools.
     pub fn listed(&self) -> Result<Vec<ListedTool>> {
         let unreadable = || format!("could not read the tools in `{}`", self.tools);
         let text = std::fs::read_to_string(Path::new(&self.tools)).with_context(unreadable)?;
         serde_json::from_str(&text).with_context(unreadable)
     }
 
-    /// Returns the expected result of every turn, given the number of the contestant's own tools: one that loses calls or tools
+    /// Returns the result expected from every turn, given how many tools the contestant adds: one that loses calls or tools
     /// must not win.
     pub fn expected(&self, own_tools: usize) -> Result<TurnResult> {
         let calls = self.script()?.calls();
@@ -148,12 +148,12 @@ impl TurnMeter {
         Self { laps: Vec::with_capacity(turns), idle_kib: resident_kib(), cpu: Duration::ZERO }
     }
 
-    /// Starts the clocks of a turn.
+    /// Starts a turn's clocks.
     pub fn begin(&self) -> (Instant, Duration) {
         (Instant::now(), cpu_time())
     }
 
-    /// Stops the clocks of a turn. The time between turns does not count.
+    /// Stops a turn's clocks. The time between turns does not count.
     pub fn end(&mut self, (started, cpu): (Instant, Duration)) {
         self.laps.push(started.elapsed());
         self.cpu += cpu_time() - cpu;

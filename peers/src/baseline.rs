@@ -85,7 +85,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Receives the result of `initialize` and completes the handshake.
+    /// Receives the `initialize` result and completes the handshake.
     pub fn greet(&mut self) -> Result<()> {
         self.receive()?;
         self.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
@@ -124,12 +124,12 @@ impl Client {
         check("echo", message.len(), size)
     }
 
-    /// Requests the list of tools, without waiting for it.
+    /// Requests the tool list, without waiting for it.
     pub fn ask_list(&mut self) -> Result<()> {
         self.send("tools/list", "{}")
     }
 
-    /// Receives the requested list of tools and returns its length.
+    /// Receives the requested tool list and returns its length.
     pub fn take_list(&mut self) -> Result<usize> {
         self.receive()?;
         let answer: Answer<ListedTool> = serde_json::from_slice(&self.line)?;

@@ -1,4 +1,4 @@
-//! A benchmark case: one scenario against one server, from the command line of a contestant.
+//! A benchmark case: one scenario against one server, from a contestant's command line.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -12,17 +12,17 @@ pub enum Scenario {
     Sequential,
     /// Small calls, 32 at a time.
     InFlight32,
-    /// 1 MiB of text.
+    /// 1 MiB text.
     Text1M,
-    /// An image of 4 MiB.
+    /// A 4 MiB image.
     Image4M,
-    /// 776 KB of structured content.
+    /// 776 KB structured content.
     Structured776K,
-    /// A list of 200 tools, fetched each time.
+    /// A 200-tool list, fetched each time.
     List200,
 }
 
-/// Number of concurrent calls of [`Scenario::InFlight32`].
+/// Number of concurrent calls in [`Scenario::InFlight32`].
 pub const IN_FLIGHT: usize = 32;
 
 impl Scenario {
@@ -39,7 +39,7 @@ impl Scenario {
         })
     }
 
-    /// Returns the call of a scenario with a large result.
+    /// Returns the call for a scenario with a large result.
     pub fn big_call(self) -> Option<BigCall> {
         let (tool, bytes, size) = match self {
             Self::Text1M => ("text", 1 << 20, 1 << 20),
@@ -58,15 +58,15 @@ impl Scenario {
 /// A call with a large result.
 #[derive(Clone, Debug)]
 pub struct BigCall {
-    /// The name of the tool.
+    /// The tool's name.
     pub tool: &'static str,
-    /// The arguments of the call.
+    /// The call's arguments.
     pub arguments: Map<String, Value>,
-    /// Expected size of the result: bytes of text or base64, or rows.
+    /// Expected result size: text or base64 bytes, or rows.
     pub size: usize,
 }
 
-/// A case of the engine benchmark.
+/// A case in the engine benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchCase {
     /// The scenario.
@@ -103,13 +103,13 @@ impl BenchCase {
         Ok(Self { scenario: scenario.context("`--scenario` is missing")?, server, rounds, multi_thread })
     }
 
-    /// Returns the number of calls before the measured ones.
+    /// Returns how many calls come before the measured ones.
     pub fn warm_up(&self) -> usize {
         (self.rounds / 10).clamp(1, 1000)
     }
 }
 
-/// Returns the message of a small call.
+/// Returns a small call's message.
 pub fn message(number: usize) -> String {
     format!("hello {number}")
 }

@@ -1,4 +1,4 @@
-//! The event stream of legacy HTTP+SSE, for load: responses of all requests arrive on one GET.
+//! The legacy HTTP+SSE event stream, for load: all requests' responses arrive on one GET.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Opens the stream and returns it with the path of its `endpoint` event.
+    /// Opens the stream and returns it with the path from its `endpoint` event.
     pub async fn open(authority: &str, path: &str) -> io::Result<(Self, String)> {
         let mut stream = TcpStream::connect(authority).await?;
         stream.set_nodelay(true)?;
@@ -40,7 +40,7 @@ impl EventReader {
         Ok((reader, path.unwrap_or(endpoint)))
     }
 
-    /// Returns the data of the next event that has some.
+    /// Returns the next event's data, skipping events without data.
     pub async fn next(&mut self) -> io::Result<Vec<u8>> {
         loop {
             while let Some(end) = memmem::find(&self.received, b"\n\n") {

@@ -1,4 +1,4 @@
-//! A small MCP client over HTTP/1.1 for load: one kept-alive connection, no parsing of results.
+//! A small MCP client over HTTP/1.1 for load: one kept-alive connection, no result parsing.
 
 use std::io;
 
@@ -10,21 +10,21 @@ use tokio::net::TcpStream;
 
 use crate::event_reader::EventReader;
 
-/// The era of a client.
+/// A client's era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadEra {
     /// `initialize` and a session.
     Legacy,
     /// The same over legacy HTTP+SSE: responses arrive on one event stream.
     LegacySse,
-    /// Stateless requests of 2026-07-28.
+    /// Stateless requests, as in 2026-07-28.
     Modern,
 }
 
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
-/// Maximum length of a line of headers or of a chunk's size.
+/// Maximum length for a header line or a chunk's size line.
 const MAX_LINE: u64 = 64 << 10;
 
 /// Why a request has no response.
@@ -52,14 +52,14 @@ impl std::error::Error for PostError {}
 pub struct HttpReply {
     /// The status code.
     pub status: u16,
-    /// The value of `Mcp-Session-Id`.
+    /// The `Mcp-Session-Id` value.
     pub session: Option<String>,
-    /// The body: JSON, or the events of a stream.
+    /// The body: JSON, or a stream's events.
     pub body: Vec<u8>,
 }
 
 impl HttpReply {
-    /// Returns the response message of the body.
+    /// Returns the body's response message.
     pub fn message(&self) -> Result<Value> {
         let text = std::str::from_utf8(&self.body)?;
         if text.trim_start().starts_with('{') {
@@ -80,17 +80,17 @@ pub struct LoadClient {
     era: LoadEra,
     session: Option<String>,
     stream: Option<BufReader<TcpStream>>,
-    /// The event stream of legacy HTTP+SSE.
+    /// The legacy HTTP+SSE event stream.
     events: Option<EventReader>,
     next_id: u64,
-    /// The line of the `Authorization` header.
+    /// The `Authorization` header line.
     authorization: String,
     name: String,
     capabilities: Value,
 }
 
 impl LoadClient {
-    /// Creates a client of a `http://HOST:PORT/PATH` URL, which is not connected yet.
+    /// Creates a client for a `http://HOST:PORT/PATH` URL, which is not connected yet.
     pub fn new(url: &str, era: LoadEra) -> Result<Self> {
         let rest = url.strip_prefix("http://").with_context(|| format!("`{url}` is not an http URL"))?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -127,19 +127,19 @@ impl LoadClient {
         &self.authority
     }
 
-    /// Returns the bytes of a request of this client, for a connection of its own.
+    /// Encodes a request for a separate connection.
     pub fn request_bytes(&mut self, method: &str, name: &str, params: &Value) -> Vec<u8> {
         let body = self.body(method, params);
         self.next_id += 1;
         self.head("POST", method, name, &body)
     }
 
-    /// Returns the bytes of a message of this client that is not a request: a response or a notification.
+    /// Encodes a message that is not a request: a response or a notification.
     pub fn message_bytes(&self, message: &Value) -> Vec<u8> {
         self.head("POST", "", "", message.to_string().as_bytes())
     }
 
-    /// Returns the bytes of the request that opens the stream of notifications.
+    /// Encodes the request that opens the notification stream.
     pub fn stream_bytes(&self) -> Vec<u8> {
         self.head("GET", "", "", b"")
     }
@@ -190,7 +190,7 @@ impl LoadClient {
         self.post("POST", method, "", &body).await
     }
 
-    /// Returns the text of a request.
+    /// Returns a request's text.
     fn body(&self, method: &str, params: &Value) -> Vec<u8> {
         let mut params = params.clone();
         if self.era == LoadEra::Modern {

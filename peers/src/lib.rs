@@ -1,4 +1,4 @@
-//! Servers and clients for Ropeway's tests and benchmarks: payloads of the servers, and cases of the contestants.
+//! Servers and clients for Ropeway's tests and benchmarks: the servers' payloads, and the contestants' cases.
 
 pub mod agent_case;
 pub mod baseline;

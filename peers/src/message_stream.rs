@@ -6,19 +6,19 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Maximum length of a line of headers or of a chunk's size.
+/// Maximum length for a header line or a chunk's size line.
 const MAX_LINE: u64 = 64 << 10;
-/// Maximum length of a body or chunk.
+/// Maximum body or chunk length.
 const MAX_BODY: usize = 64 << 20;
 
-/// How the end of a body is found.
+/// How a body's end is found.
 #[derive(Debug)]
 enum Framing {
     Chunked,
     Length(usize),
 }
 
-/// The response of one request on a connection of its own.
+/// One request's response, on its own connection.
 #[derive(Debug)]
 pub struct MessageStream {
     reader: BufReader<TcpStream>,
@@ -30,7 +30,7 @@ pub struct MessageStream {
 }
 
 impl MessageStream {
-    /// Sends a request and reads the head of its response.
+    /// Sends a request and reads its response's head.
     pub async fn open(authority: &str, request: &[u8]) -> io::Result<Self> {
         let mut stream = TcpStream::connect(authority).await?;
         stream.set_nodelay(true)?;
@@ -74,7 +74,7 @@ impl MessageStream {
         }
     }
 
-    /// Takes the data of the first complete event that is a message.
+    /// Takes the first complete event that is a message, and returns its data.
     fn take(&mut self) -> Option<Value> {
         while self.is_events {
             let end = memchr::memmem::find(&self.received, b"\n\n")?;

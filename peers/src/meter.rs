@@ -1,4 +1,4 @@
-//! A meter of time, CPU time and memory.
+//! Measures time, CPU time and memory.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub struct Meter {
     cpu: Duration,
 }
 
-/// The measurements; printed as one line of JSON.
+/// The measurements; printed as one JSON line.
 #[derive(Debug, Serialize)]
 pub struct Report {
     calls: usize,
@@ -28,12 +28,12 @@ pub struct Report {
 }
 
 impl Meter {
-    /// Starts the clocks. `idle_kib` is the result of [`resident_kib`] before the first call.
+    /// Starts the clocks. `idle_kib` is [`resident_kib`] before the first call.
     pub fn start(calls: usize, idle_kib: u64) -> Self {
         Self { laps: Vec::with_capacity(calls), idle_kib, started: Instant::now(), cpu: cpu_time() }
     }
 
-    /// Adds the duration of a call.
+    /// Adds a call's duration.
     pub fn lap(&mut self, took: Duration) {
         self.laps.push(took);
     }
@@ -63,12 +63,12 @@ impl Meter {
     }
 }
 
-/// Returns the resident memory of this process.
+/// Returns this process's resident memory.
 pub fn resident_kib() -> u64 {
     status_kib("VmRSS:")
 }
 
-/// Returns the peak resident memory of this process.
+/// Returns this process's peak resident memory.
 pub fn peak_kib() -> u64 {
     status_kib("VmHWM:")
 }
@@ -78,13 +78,13 @@ pub fn micros(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e7).round() / 10.0
 }
 
-/// Returns the CPU time of all threads of this process, including ended ones.
+/// Returns the CPU time that all threads in this process used, including ended ones.
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
 
-/// Returns an entry of `/proc/self/status`, or 0.
+/// Returns a `/proc/self/status` entry, or 0.
 fn status_kib(key: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let value = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Payloads: the tools and results that both servers of the benchmark share.
+//! Payloads: the tools and results that both benchmark servers share.
 
 use serde_json::{Value, json};
 
-/// Number of rows of the structured result; as JSON it has 776 KB.
+/// Number of rows in the structured result, which has 776 KB as JSON.
 pub const ROWS: usize = 20_000;
 
-/// Returns definitions of `count` tools: the four that the benchmark calls, and others that are only listed.
+/// Returns `count` tool definitions: the four that the benchmark calls, and others that are only listed.
 pub fn tools(count: usize) -> Vec<Value> {
     let called = [
         json!({
@@ -53,7 +53,7 @@ pub fn functions(count: usize) -> Vec<Value> {
     called.into_iter().chain(others).take(count.max(2)).collect()
 }
 
-/// Returns a tool like those of real servers, with a schema of about 400 bytes.
+/// Returns a tool like those on real servers, with a schema of about 400 bytes.
 fn listed(number: usize) -> Value {
     json!({
         "name": format!("search_records_{number}"),
@@ -75,12 +75,12 @@ fn listed(number: usize) -> Value {
     })
 }
 
-/// Returns text of the given size, in lines.
+/// Returns text with the given size, in lines.
 pub fn text(bytes: usize) -> String {
     repeated("The quick brown fox jumps over the lazy dog, and the dog does not mind it at all.\n", bytes)
 }
 
-/// Returns base64 text of the given size.
+/// Returns base64 text with the given size.
 pub fn base64(bytes: usize) -> String {
     repeated("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q", bytes)
 }

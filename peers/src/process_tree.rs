@@ -1,16 +1,16 @@
-//! CPU time and memory of a process and its descendants, from `/proc`.
+//! A process's and its descendants' CPU time and memory, from `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-/// Ticks per second of `/proc/PID/stat`, which Linux fixes at 100 for all programs.
+/// Ticks per second in `/proc/PID/stat`, which Linux fixes at 100 for all programs.
 const TICKS: u64 = 100;
 
 /// The sums over a process and its descendants.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TreeUsage {
-    /// The CPU time, including that of ended children.
+    /// The CPU time, including ended children's.
     pub cpu: Duration,
     /// The resident memory.
     pub resident_kib: u64,
@@ -51,7 +51,7 @@ impl Stat {
     /// Parses the fields after the name, which may contain spaces and parentheses.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        // utime, stime, and those of children that were waited for.
+        // utime, stime, and the same for children that were waited for.
         let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
         Some(Self { parent: fields.get(1)?.parse().ok()?, ticks })
     }

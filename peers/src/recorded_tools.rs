@@ -1,4 +1,4 @@
-//! Tools of real servers, from recorded lists.
+//! Real servers' tools, from recorded lists.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use ropeway::tool::{Schema, ToolDefinition};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A tool of a real server.
+/// A real server's tool.
 #[derive(Debug)]
 pub struct RecordedTool {
-    /// The server's name of the tool.
+    /// The server's name for the tool.
     pub name: String,
-    /// The description of the tool.
+    /// The tool's description.
     pub description: Option<String>,
     /// The input schema as JSON text.
     pub schema: Box<RawValue>,
@@ -29,7 +29,7 @@ impl RecordedTool {
     }
 }
 
-/// Returns the tools in the recorded lists of a folder: one file per server, with its `tools/list` result as `tools_list`.
+/// Returns the tools in a folder's recorded lists: one file per server, with its `tools/list` result as `tools_list`.
 pub fn recorded_tools(folder: &Path) -> Result<Vec<RecordedTool>> {
     #[derive(Deserialize)]
     struct Recording {
@@ -62,7 +62,7 @@ pub fn recorded_tools(folder: &Path) -> Result<Vec<RecordedTool>> {
     Ok(tools)
 }
 
-/// Removes whitespace outside of strings: servers send compact JSON, and recordings may be formatted.
+/// Removes whitespace outside strings: servers send compact JSON, and recordings may be formatted.
 fn compact(json: &str) -> String {
     let (mut is_text, mut is_escaped) = (false, false);
     let keep = |c: &char| {

@@ -11,22 +11,22 @@ use tokio::task::JoinSet;
 use crate::bench_case::{BenchCase, IN_FLIGHT, Scenario, check, message};
 use crate::meter::{Meter, Report, resident_kib};
 
-/// A client library of the benchmark.
+/// A client library in the benchmark.
 pub trait Contestant: Sized + Send + Sync + 'static {
     /// Starts the server and connects to it.
     fn connect(server: &[String]) -> impl Future<Output = Result<Self>> + Send;
 
-    /// Makes one call and returns the size of its result: bytes of text or base64, or rows.
+    /// Makes one call and returns its result's size: text or base64 bytes, or rows.
     fn call(&self, tool: &'static str, arguments: Map<String, Value>) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Fetches the list of tools from the server, not from a cache, and returns its length.
+    /// Fetches the tool list from the server, not from a cache, and returns its length.
     fn list(&self) -> impl Future<Output = Result<usize>> + Send;
 
     /// Closes the connection and stops the server.
     fn close(self) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs the case of the command line and prints the report.
+/// Runs the case from the command line and prints the report.
 pub fn main<C: Contestant>() -> Result<()> {
     let case = BenchCase::from_args(std::env::args().skip(1))?;
     let mut builder = if case.multi_thread {

@@ -1,24 +1,24 @@
-//! Scripts: the replies of the benchmark's model, derived from each request alone.
+//! Scripts: the benchmark model's replies, derived from each request alone.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
 
-/// Duration of each call of [`Script::Parallel`].
+/// Duration of each [`Script::Parallel`] call.
 pub const WAIT_MS: u64 = 1000;
 
-/// The behaviour of a model in a turn, given by its name.
+/// A model's behaviour in a turn, given by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// `steps-N`: one call in each of N replies, then text.
+    /// `steps-N`: N replies with one call each, then text.
     Steps(usize),
     /// `parallel-N`: N calls in one reply, then text.
     Parallel(usize),
 }
 
 impl Script {
-    /// Returns the script of a model.
+    /// Returns a model's script.
     pub fn from_model(name: &str) -> Result<Self> {
         let (kind, size) = name.split_once('-').with_context(|| format!("unknown model `{name}`"))?;
         let size = size.parse().with_context(|| format!("unknown model `{name}`"))?;
@@ -29,14 +29,14 @@ impl Script {
         }
     }
 
-    /// Returns the number of calls of a turn.
+    /// Returns how many calls a turn makes.
     pub fn calls(self) -> usize {
         match self {
             Self::Steps(calls) | Self::Parallel(calls) => calls,
         }
     }
 
-    /// Returns the next calls after a number of results; none for the final reply.
+    /// Returns the next calls after `results` results; none for the final reply.
     fn next(self, results: usize) -> Vec<Call> {
         match self {
             Self::Steps(calls) if results < calls => vec![Call::echo(results)],
@@ -46,7 +46,7 @@ impl Script {
     }
 }
 
-/// Returns the text of the final reply. It proves that no result and no tool was lost.
+/// Returns the final reply's text. It proves that no result and no tool was lost.
 pub fn final_text(results: usize, tools: usize) -> String {
     format!("done: {results} results, {tools} tools")
 }
@@ -54,22 +54,22 @@ pub fn final_text(results: usize, tools: usize) -> String {
 /// A tool call of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The id of the call.
+    /// The call's id.
     pub id: String,
-    /// The name of the tool.
+    /// The tool's name.
     pub tool: &'static str,
     /// The arguments as JSON.
     pub arguments: String,
 }
 
 impl Call {
-    /// Returns the call of a step.
+    /// Returns a step's call.
     pub fn echo(number: usize) -> Self {
         let arguments = format!(r#"{{"message":"hello {number}"}}"#);
         Self { id: format!("call_{number}"), tool: "echo", arguments }
     }
 
-    /// Returns one of the slow calls.
+    /// Returns a slow call.
     fn wait(number: usize) -> Self {
         let arguments = format!(r#"{{"milliseconds":{WAIT_MS}}}"#);
         Self { id: format!("call_{number}"), tool: "wait", arguments }
@@ -79,7 +79,7 @@ impl Call {
 /// A reply of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// As a stream of events.
+    /// As an event stream.
     Events(String),
     /// As one JSON document.
     Json(String),
@@ -102,7 +102,7 @@ pub fn answer(body: &[u8]) -> Result<Answer> {
     Ok(if is_streamed { Answer::Events(events(&calls, &words)) } else { Answer::Json(json(&calls, &words)) })
 }
 
-/// Returns the text after the first field of this name.
+/// Returns the text after the first field with this name.
 fn field<'a>(body: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let rest = &body[memmem::find(body, name)? + name.len()..];
     let colon = rest.trim_ascii_start().strip_prefix(b":")?;

@@ -18,7 +18,7 @@ pub fn run(args: &[String]) -> Result<()> {
             (PathBuf::from(program), [&args[..at], &args[at + 2..]].concat())
         }
         None => {
-            // Limits of memory and time are those of the optimized program.
+            // Memory and time limits hold for the optimized program.
             process::run(&mut cargo(&["build", "--release", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
             (paths::target().join("release").join("ropeway"), args.to_vec())
         }
@@ -26,7 +26,7 @@ pub fn run(args: &[String]) -> Result<()> {
     attack(&program, &rest)
 }
 
-/// Runs the short form with the program of the debug build, which must be built.
+/// Runs the short form with the debug build, which must exist.
 pub fn short() -> Result<()> {
     attack(&paths::program("ropeway"), &["--short".to_owned()])
 }

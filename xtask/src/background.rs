@@ -1,4 +1,4 @@
-//! Programs that run in the background of a task and end with it.
+//! Programs that run in a task's background and end with it.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,11 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Time from SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// A program in the background. Dropping it kills the program.
+/// A program in the background.
+///
+/// Two detached threads read its standard output and standard error into one channel, so the program never blocks on a full
+/// pipe, even if the lines are not taken; they end with the pipes. [`stop`](Self::stop) ends the program with SIGTERM and
+/// reports one that ignores it. Dropping the value kills the program and waits for it, but not for its children.
 #[derive(Debug)]
 pub struct Background {
     name: String,
@@ -20,7 +24,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts a program; the lines of its output and its standard error are kept.
+    /// Starts a program and keeps its output and standard error lines.
     pub fn start(command: &mut Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut child = command
@@ -35,7 +39,7 @@ impl Background {
         Ok(Self { name, child, lines })
     }
 
-    /// Waits for a line of output and returns what `find` finds in it.
+    /// Waits for an output line in which `find` finds something, and returns that.
     pub fn wait_for<T>(&self, timeout: Duration, find: impl Fn(&str) -> Option<T>) -> Result<T> {
         let end = Instant::now() + timeout;
         let mut said = Vec::new();
@@ -66,7 +70,7 @@ impl Background {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Returns the lines of output since the last call.
+    /// Returns the output lines since the last call.
     pub fn output(&self) -> Vec<String> {
         self.lines.try_iter().collect()
     }

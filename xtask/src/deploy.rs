@@ -53,12 +53,12 @@ pub fn test() -> Result<u32> {
     Ok(passed)
 }
 
-/// Checks the configuration as it is. The names of the gateways need not be known here.
+/// Checks the configuration as it is. The gateways' names need not be known here.
 fn check_haproxy(_: &Path) -> Result<()> {
     process::run_quietly(Command::new("haproxy").args(["-c", "-f"]).arg(haproxy_config()))
 }
 
-/// Checks the page of metrics of a gateway after calls. `promtool` reports format errors and unusual names.
+/// Checks a gateway's metrics page after calls. `promtool` reports format errors and unusual names.
 fn check_metrics(folder: &Path) -> Result<()> {
     let made = process::output(script("metrics.py").arg(folder))?;
     if !made.status.success() {
@@ -83,7 +83,7 @@ fn roll(folder: &Path) -> Result<()> {
     process::run(script("rolling_restart.py").arg(haproxy_config()).arg(folder))
 }
 
-/// Returns a script of the fixtures with the gateway as its first argument.
+/// Returns a fixture script with the gateway as its first argument.
 fn script(name: &str) -> Command {
     let mut command = Command::new("python3");
     // Without bytecode next to the scripts.

@@ -67,7 +67,7 @@ fn has_target(target: &str) -> bool {
     Path::new(&sysroot).join("lib/rustlib").join(target).join("lib").is_dir()
 }
 
-/// Writes `SHA256SUMS` for all files below a folder, in the format of `sha256sum --check`.
+/// Writes `SHA256SUMS` for all files below a folder, in the format that `sha256sum --check` reads.
 fn checksums(folder: &Path) -> Result<()> {
     let mut files = Vec::new();
     let mut open = vec![PathBuf::new()];

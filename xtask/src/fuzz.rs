@@ -1,4 +1,4 @@
-//! Long runs of the fuzz targets.
+//! Long fuzz target runs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,13 +10,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::paths;
 use crate::process::{self, cargo};
 
-/// The version of cargo-fuzz to install.
+/// The cargo-fuzz version to install.
 const CARGO_FUZZ: &str = "0.13.1";
 
-/// Default duration of each target.
+/// Default duration per target.
 const SECONDS: u64 = 60;
 
-/// Exit codes of libFuzzer and of the mutator for a finding: crash, leak, timeout, out of memory.
+/// Exit codes with which libFuzzer and the mutator report a finding: crash, leak, timeout, out of
+/// memory.
 const FOUND: [i32; 4] = [70, 71, 76, 77];
 
 /// Command-line options.
@@ -56,11 +57,11 @@ impl Options {
 enum Engine {
     /// libFuzzer, guided by coverage.
     LibFuzzer(PathBuf),
-    /// Mutations of the corpus.
+    /// Mutations from the corpus.
     Mutator(PathBuf),
 }
 
-/// The result of one target.
+/// One target's result.
 struct Run {
     summary: String,
     found: Option<PathBuf>,
@@ -110,7 +111,7 @@ fn targets() -> Result<Vec<String>> {
     Ok(targets)
 }
 
-/// Copies an input to the corpus of a target.
+/// Copies an input to a target's corpus.
 fn keep(target: &str, file: &Path) -> Result<()> {
     let name = file.file_name().with_context(|| format!("`{}` is not a file", file.display()))?;
     let kept = folder().join("corpus").join(target).join(name);
@@ -155,7 +156,7 @@ fn tools() -> PathBuf {
     paths::target().join("tools").join("cargo-fuzz")
 }
 
-/// Returns the program `cargo-fuzz`: the installed one, or that of the user.
+/// Returns the program `cargo-fuzz`: the installed one, or the user's.
 fn cargo_fuzz() -> Option<PathBuf> {
     [tools().join("bin").join("cargo-fuzz"), "cargo-fuzz".into()]
         .into_iter()
@@ -189,7 +190,7 @@ impl Engine {
     fn run(&self, target: &str, seconds: u64) -> Result<Run> {
         let kept = folder().join("corpus").join(target);
         let artifacts = folder().join("artifacts").join(target);
-        // Inputs that libFuzzer found are kept between runs, outside of the repository.
+        // Inputs that libFuzzer found are kept between runs, outside the repository.
         let grown = paths::target().join("fuzz").join("corpus").join(target);
         let log = paths::target().join("fuzz").join("logs").join(format!("{target}.log"));
         for folder in [&artifacts, &grown, &log.with_file_name("")] {
@@ -198,7 +199,7 @@ impl Engine {
         let mut command = match self {
             Self::LibFuzzer(program) => {
                 let mut command = Command::new(program);
-                // A backtrace of a large program takes longer than the timeout of an input.
+                // A large program's backtrace takes longer than an input's timeout.
                 command.env("FUZZ_TARGET", target).env("RUST_BACKTRACE", "0");
                 command.args(["-timeout=5", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1"]);
                 command.arg(format!("-max_total_time={seconds}"));
@@ -229,7 +230,7 @@ impl Engine {
     }
 }
 
-/// Returns the number of inputs and of covered edges.
+/// Returns the input count and the covered edge count.
 fn count(said: &str) -> String {
     let units = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     let Some(units) = units.map(str::trim) else {
@@ -242,12 +243,12 @@ fn count(said: &str) -> String {
     }
 }
 
-/// Returns the file with the input of a finding.
+/// Returns the file with a finding's input.
 fn artifact(said: &str) -> Option<PathBuf> {
     said.lines().find_map(|line| Some(line.split_once("Test unit written to ")?.1.into()))
 }
 
-/// Returns the line with the reason of a finding.
+/// Returns the line with a finding's reason.
 fn reason(said: &str) -> Option<String> {
     let mut lines = said.lines();
     let panic = lines.by_ref().find(|line| line.contains("panicked at"));

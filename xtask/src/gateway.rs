@@ -28,7 +28,7 @@ impl Gateway {
         Self::start_in(&config.with_extension("home"), ropeway, config, listen)
     }
 
-    /// Starts the gateway with the state of a folder, which gateways may share.
+    /// Starts the gateway with a folder's state, which gateways may share.
     pub fn start_in(home: &Path, ropeway: &Path, config: &Path, listen: &str) -> Result<Self> {
         let mut command = Command::new(ropeway);
         command.args(["serve", "--listen", listen, "--config"]).arg(config).envs(environment(home)?);
@@ -38,7 +38,8 @@ impl Gateway {
     }
 }
 
-/// Returns the environment of a program whose state stays in a folder: it does not reach the next run, or the user.
+/// Returns the environment for a program whose state stays in a folder and reaches neither the next run nor the
+/// user.
 pub fn environment(home: &Path) -> Result<Vec<(&'static str, OsString)>> {
     let folders = [
         ("XDG_STATE_HOME", "state"),
@@ -50,11 +51,11 @@ pub fn environment(home: &Path) -> Result<Vec<(&'static str, OsString)>> {
     for (name, folder) in folders {
         let folder = home.join(folder);
         fs::create_dir_all(&folder)?;
-        // A runtime folder of others is refused.
+        // A runtime folder that others may use is refused.
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         variables.push((name, folder.into_os_string()));
     }
-    // Nor the keyring of the user.
+    // The user's keyring is not used either.
     variables.push(("ROPEWAY_KEYRING", "off".into()));
     Ok(variables)
 }

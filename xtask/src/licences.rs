@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::process::{self, cargo};
 
-/// Licences of code that may be part of the binary, by their SPDX identifiers.
+/// Licences for code that may be part of the binary, by SPDX identifier.
 const ACCEPTED: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
@@ -26,7 +26,7 @@ const ACCEPTED: [&str; 12] = [
 /// The crates that users build.
 const SHIPPED: [&str; 2] = ["ropeway", "ropeway-cli"];
 
-/// Checks the licences of everything that the shipped crates depend on, and returns the number of packages.
+/// Checks the licence for everything that the shipped crates depend on, and returns the package count.
 pub fn check() -> Result<u32> {
     let output = process::output(&mut cargo(&["metadata", "--format-version", "1", "--locked"]))?;
     if !output.status.success() {
@@ -50,7 +50,7 @@ pub fn check() -> Result<u32> {
     }
 }
 
-/// Returns the ids of the shipped crates and of their dependencies, without those that only tests or build scripts need.
+/// Returns the ids for the shipped crates and their dependencies, without those that only tests or build scripts need.
 fn shipped(metadata: &Value) -> BTreeSet<&str> {
     let nodes: BTreeMap<&str, &Value> =
         array(&metadata["resolve"], "nodes").map(|node| (text(node, "id"), node)).collect();

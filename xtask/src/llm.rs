@@ -1,4 +1,4 @@
-//! A real local model: downloaded once, started, and tested over every dialect of its server.
+//! A real local model: downloaded once, started, and tested over every dialect that its server has.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -35,7 +35,7 @@ pub fn ask(arguments: &[String]) -> Result<()> {
     run(&mut client)
 }
 
-/// The process of llama-server; killed on drop.
+/// The llama-server process. Dropping it kills the process.
 struct Server {
     child: Child,
     port: u16,

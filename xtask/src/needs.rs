@@ -1,4 +1,4 @@
-//! Programs that the installation of servers and some tests require.
+//! Programs that installing servers and some tests require.
 
 use std::fs;
 use std::process::Command;
@@ -37,7 +37,7 @@ pub struct Need {
     packages: &'static [&'static str],
 }
 
-/// Any version of npm works: it installs the Node that runs the servers.
+/// Any npm version works: it installs the Node that runs the servers.
 pub const NPM: Need = Need { name: "npm", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] };
 
 pub const PYTHON: Need = Need {
@@ -46,17 +46,17 @@ pub const PYTHON: Need = Need {
     packages: &["python3", "python3-venv"],
 };
 
-/// For tests of the git server.
+/// For git server tests.
 pub const GIT: Need = Need { name: "git", test: ("git", &["--version"]), packages: &["git"] };
 
-/// For tests of completions.
+/// For completion tests.
 pub const ZSH: Need = Need { name: "zsh", test: ("zsh", &["--version"]), packages: &["zsh"] };
 pub const FISH: Need = Need { name: "fish", test: ("fish", &["--version"]), packages: &["fish"] };
 
-/// For tests of the pager.
+/// For pager tests.
 pub const LESS: Need = Need { name: "less", test: ("less", &["--version"]), packages: &["less"] };
 
-/// For tests of tokens whose key is in a keyring.
+/// For tests with tokens whose key is in a keyring.
 pub const DBUS: Need = Need { name: "dbus", test: ("dbus-run-session", &["--version"]), packages: &["dbus"] };
 pub const GNOME_KEYRING: Need = Need {
     name: "gnome-keyring",
@@ -67,13 +67,13 @@ pub const GNOME_KEYRING: Need = Need {
 pub const SECRET_TOOL: Need =
     Need { name: "secret-tool", test: ("sh", &["-c", "command -v secret-tool"]), packages: &["libsecret-tools"] };
 
-/// For tests of the web page.
+/// For web page tests.
 pub const CHROMIUM: Need = Need { name: "chromium", test: ("chromium", &["--version"]), packages: &["chromium"] };
 
-/// For tests of the files of `deploy/`.
+/// For tests with the `deploy/` files.
 pub const HAPROXY: Need = Need { name: "haproxy", test: ("haproxy", &["-v"]), packages: &["haproxy"] };
 
-/// For tests of the metrics. Debian has `promtool` in the package of the server.
+/// For metrics tests. Debian has `promtool` in the server's package.
 pub const PROMTOOL: Need = Need { name: "promtool", test: ("promtool", &["--version"]), packages: &["prometheus"] };
 
 impl Need {

@@ -1,4 +1,4 @@
-//! `cargo xtask page`: the web page of the gateway in a real browser.
+//! `cargo xtask page`: the gateway's web page in a real browser.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::process;
 use crate::protected::ProtectedServers;
 use crate::{clients, paths, servers};
 
-/// Number of tools of the server that has many.
+/// Number of tools on the server that has many.
 const MANY_TOOLS: &str = "2000";
 
 /// Installs the servers and builds the gateway, and tests its page.
@@ -23,7 +23,7 @@ pub fn run() -> Result<()> {
     test()
 }
 
-/// Tests the page of a gateway that is built, in front of servers that are installed.
+/// Tests a gateway's page. The gateway must be built and the servers installed.
 pub fn test() -> Result<()> {
     if !CHROMIUM.ensure() {
         return Err(anyhow!(Missing(vec![CHROMIUM])));
@@ -33,7 +33,7 @@ pub fn test() -> Result<()> {
     let folder = home.join("node");
     let node = servers::npm_packages(&folder, &fixtures, &["puppeteer-core/package.json", "axe-core/axe.min.js"])?;
     let Ok(node) = node.map_err(|reason| eprintln!("{reason}")) else { bail!("the browser driver is not installed") };
-    // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
+    // Node resolves imports from the script's folder, so it must be next to its `node_modules`.
     for script in ["browser.mjs", "sign_in.mjs", "test.mjs", "workbench.mjs"] {
         fs::copy(fixtures.join(script), folder.join(script))?;
     }
@@ -41,7 +41,7 @@ pub fn test() -> Result<()> {
     let files = home.join("files");
     fs::create_dir_all(&files)?;
     fs::write(files.join("hello.txt"), "hello\n")?;
-    // The memory server would find the entities of the last run.
+    // The memory server would find the last run's entities.
     let _ = fs::remove_file(home.join("clients-memory.json"));
     let mut config = clients::five_servers(&ropeway, &files);
     let hostile = fixtures.join("hostile.mjs");
@@ -62,7 +62,7 @@ pub fn test() -> Result<()> {
         .args([gateway.url.trim_end_matches("/mcp"), "chromium"])
         .arg(&home)
         .arg(&files)
-        // Unlike an argument, this is not part of error messages.
+        // Unlike an argument, this does not appear in error messages.
         .env("KEYED", keyed.to_string())
         .env("SIGN_IN", protected.description.to_string());
     process::run(&mut browser)?;
@@ -95,9 +95,9 @@ fn start_protected(ropeway: &Path, home: &Path) -> Result<ProtectedServers> {
     ProtectedServers::start(ropeway, &keys, &key, &restricted)
 }
 
-/// Writes a key file with the key of an operator and a key for the profile `coding`, and returns both.
+/// Writes a key file with an operator's key and a key for the profile `coding`, and returns both.
 fn new_keys(ropeway: &Path, file: &Path) -> Result<[String; 2]> {
-    // Keys of the last run.
+    // The last run's keys.
     let _ = fs::remove_file(file);
     let new_key = |args: &[&str]| gateway::new_key(ropeway, file, args);
     Ok([new_key(&["alice", "--operator"])?, new_key(&["coder", "--profile", "coding"])?])

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns the root of the workspace.
+/// Returns the workspace's root.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
@@ -15,52 +15,52 @@ pub fn target() -> PathBuf {
     found.unwrap_or_else(|| root().join("target"))
 }
 
-/// Returns the folder of the installed servers.
+/// Returns the installed servers' folder.
 pub fn servers() -> PathBuf {
     target().join("servers")
 }
 
-/// Returns the folder with the pinned versions of the servers.
+/// Returns the folder with the servers' pinned versions.
 pub fn fixtures() -> PathBuf {
     root().join("fixtures").join("servers")
 }
 
-/// Returns the folder with the pinned versions of the model vendors' SDKs.
+/// Returns the folder with pinned model vendor SDKs.
 pub fn sdk_fixtures() -> PathBuf {
     root().join("fixtures").join("sdks")
 }
 
-/// Returns the folder with the pinned versions of the packages that read telemetry.
+/// Returns the folder with the pinned packages that read telemetry.
 pub fn telemetry_fixtures() -> PathBuf {
     root().join("fixtures").join("telemetry")
 }
 
-/// Returns the folder with the pinned version of an authorization server.
+/// Returns the folder with a pinned authorization server.
 pub fn auth_fixtures() -> PathBuf {
     root().join("fixtures").join("auth")
 }
 
-/// Returns the folder with the pinned versions of other MCP command lines.
+/// Returns the folder with other MCP command lines, pinned.
 pub fn command_line_fixtures() -> PathBuf {
     root().join("fixtures").join("clis")
 }
 
-/// Returns the folder with the pinned versions of other agents, and the programs that run them.
+/// Returns the folder with other agents, pinned, and the programs that run them.
 pub fn agent_fixtures() -> PathBuf {
     root().join("fixtures").join("agents")
 }
 
-/// Returns the folder with the real clients of the gateway, their pinned versions and their checks.
+/// Returns the folder with the gateway's real clients, their pinned versions and their checks.
 pub fn client_fixtures() -> PathBuf {
     root().join("fixtures").join("clients")
 }
 
-/// Returns the folder of recorded tool lists, which is optional.
+/// Returns the folder with recorded tool lists, which is optional.
 pub fn corpus() -> PathBuf {
     root().join("../shared/corpus/servers")
 }
 
-/// Returns the path of a program of the debug build.
+/// Returns a debug build program's path.
 pub fn program(name: &str) -> PathBuf {
     target().join("debug").join(name)
 }

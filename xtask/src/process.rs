@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Builds programs of the workspace. All members are selected, so that dependencies have the same features for all programs.
+/// Builds workspace programs. All members are selected, so that dependencies have the same features for all programs.
 pub fn build(programs: &[&str]) -> Result<()> {
     let bins = programs.iter().flat_map(|program| ["--bin", program]);
     run(cargo(&["build", "--workspace"]).args(bins))
@@ -47,7 +47,7 @@ pub fn output(command: &mut Command) -> Result<Output> {
     command.stdin(Stdio::null()).output().with_context(|| format!("could not start {}", name(command)))
 }
 
-/// Returns all output of a command, standard output first.
+/// Returns a command's whole output, standard output first.
 pub fn output_text(output: &Output) -> String {
     let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
     said.join("\n").trim().to_owned()

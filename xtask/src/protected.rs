@@ -1,4 +1,4 @@
-//! Servers that need a sign-in, their authorization server, and gateways in front of them, for the test of the web page.
+//! Servers that need a sign-in, their authorization server, and gateways in front of them, for the web page test.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -24,12 +24,12 @@ pub struct ProtectedServers {
     sdk: Background,
     /// A gateway as a protected server, and the gateways with the page.
     gateways: Vec<Gateway>,
-    /// The URLs and keys, for the script of the test.
+    /// The URLs and keys, for the test's script.
     pub description: Value,
 }
 
 impl ProtectedServers {
-    /// Starts all of them. `keys` is the key file of the gateway that requires keys, and `key` and `restricted` are keys of it.
+    /// Starts them all. `keys` is the key file for the gateway that requires keys, and `key` and `restricted` are keys in it.
     pub fn start(ropeway: &Path, keys: &Path, key: &str, restricted: &str) -> Result<Self> {
         let [issuer_port, web_port, sdk_port] = free_ports()?;
         let url = |port: u16| format!("http://127.0.0.1:{port}");
@@ -61,7 +61,7 @@ impl ProtectedServers {
         });
         let start = |name: &str, config: &Value, port: u16| {
             let config = gateway::write_config(name, config)?;
-            // Tokens of the last run.
+            // The last run's tokens.
             let _ = fs::remove_dir_all(config.with_extension("home"));
             Gateway::start(ropeway, &config, &format!("127.0.0.1:{port}"))
         };
@@ -77,7 +77,7 @@ impl ProtectedServers {
         Ok(Self { issuer, sdk, gateways, description })
     }
 
-    /// Ends all of them, those in front first.
+    /// Ends them all, those in front first.
     pub fn stop(self) -> Result<()> {
         self.gateways.into_iter().rev().try_for_each(|gateway| gateway.program.stop())?;
         self.sdk.stop()?;
@@ -85,7 +85,7 @@ impl ProtectedServers {
     }
 }
 
-/// Returns ports of this machine that are free.
+/// Returns free ports on this machine.
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
     // All at once, so that they differ.
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0"));

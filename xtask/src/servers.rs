@@ -1,4 +1,4 @@
-//! Installation of real servers, SDKs, command lines and agents for tests and benchmarks, at pinned versions.
+//! Installs real servers, SDKs, command lines and agents for tests and benchmarks, at pinned versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::needs::{DBUS, FISH, GIT, GNOME_KEYRING, LESS, Missing, NPM, Need, PYT
 use crate::paths;
 use crate::process::run_quietly;
 
-/// Maximum attempts of an installation, since downloads may fail.
+/// Maximum installation attempts, since downloads may fail.
 const TRIES: u32 = 3;
 
 /// The file that marks a complete installation.
@@ -30,7 +30,7 @@ pub fn run() -> Result<()> {
         return Err(anyhow!(missing));
     }
     if !due.is_empty() {
-        // In parallel, since most of the time is spent on downloads.
+        // In parallel, since downloads take most of the time.
         let results: Vec<Result<()>> = std::thread::scope(|scope| {
             let running: Vec<_> = due.iter().map(|part| scope.spawn(|| part.install())).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or(Err(anyhow!("panicked")));
@@ -38,7 +38,7 @@ pub fn run() -> Result<()> {
         });
         results.into_iter().collect::<Result<()>>()?;
     }
-    // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
+    // Node resolves imports from the script's folder, so it must be next to its `node_modules`.
     for script in ["typescript_server.mjs", "protected_server.mjs"] {
         fs::copy(paths::fixtures().join(script), home.join("npm").join(script))?;
     }
@@ -50,10 +50,10 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Returns the missing requirements of the servers, after trying to install them.
+/// Returns the servers' missing requirements, after trying to install them.
 pub fn missing() -> Option<Missing> {
     let is_due = parts(&paths::servers()).iter().any(|part| !part.is_installed());
-    // Tests use all of these except Python, even if all parts are installed.
+    // Tests use all these except Python, even if all parts are installed.
     let of_tests = [NPM, GIT, ZSH, FISH, LESS, DBUS, GNOME_KEYRING, SECRET_TOOL];
     let needs = of_tests.into_iter().chain(is_due.then_some(PYTHON));
     let missing: Vec<Need> = needs.filter(|need| !need.ensure()).collect();
@@ -68,7 +68,7 @@ pub struct CommandLines {
     pub fastmcp: Result<Vec<PathBuf>, String>,
 }
 
-/// Installs the other command lines of the benchmark, as far as possible.
+/// Installs the benchmark's other command lines, as far as possible.
 pub fn command_lines() -> Result<CommandLines> {
     let home = paths::servers();
     let _guard = guard(&home)?;
@@ -101,7 +101,7 @@ pub struct Agents {
     pub pydantic_ai: Result<Vec<PathBuf>, String>,
 }
 
-/// Installs the other agents of the benchmark, as far as possible.
+/// Installs the benchmark's other agents, as far as possible.
 pub fn agents() -> Result<Agents> {
     let home = paths::target().join("agents");
     let _guard = guard(&home)?;
@@ -119,7 +119,7 @@ pub fn agents() -> Result<Agents> {
     let pip = Part { folder, pins: fixtures.join("python.txt"), kind: Kind::Python, proof: vec![program.clone()] };
     let (npm, pip) = (npm.ensure(&NPM), pip.ensure(&PYTHON));
     if npm.is_ok() {
-        // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
+        // Node resolves imports from the script's folder, so it must be next to its `node_modules`.
         fs::copy(fixtures.join("ai_sdk.mjs"), &script)?;
     }
     let python = |script: &str| pip.clone().map(|()| vec![program.clone(), fixtures.join(script)]);
@@ -130,7 +130,7 @@ pub fn agents() -> Result<Agents> {
     })
 }
 
-/// Installs the npm packages that a folder of fixtures pins, as far as possible, and returns the Node that runs them.
+/// Installs the npm packages that a fixture folder pins, as far as possible, and returns the Node that runs them.
 pub fn npm_packages(folder: &Path, fixtures: &Path, proof: &[&str]) -> Result<Result<PathBuf, String>> {
     let _guard = guard(folder.parent().unwrap_or(folder))?;
     let modules = folder.join("node_modules");
@@ -157,9 +157,9 @@ pub fn node() -> PathBuf {
     node_in(&paths::servers().join("npm/node_modules"))
 }
 
-/// Returns the Node of a `node_modules` folder, inside of the npm package of this architecture.
+/// Returns a `node_modules` folder's Node, inside this architecture's npm package.
 ///
-/// npm 9 of Debian 12 leaves no `.bin/node`: it removes the link together with the package of the other architecture.
+/// npm 9 from Debian 12 leaves no `.bin/node`: it removes the link together with the other architecture's package.
 fn node_in(modules: &Path) -> PathBuf {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "x64",
@@ -169,7 +169,7 @@ fn node_in(modules: &Path) -> PathBuf {
     modules.join(format!("node-linux-{architecture}/bin/node"))
 }
 
-/// Returns the program of the official conformance suite, to be run with [`node`].
+/// Returns the official conformance suite's program, to be run with [`node`].
 pub fn conformance() -> PathBuf {
     paths::servers().join("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js")
 }
@@ -189,7 +189,7 @@ enum Kind {
     Python,
 }
 
-/// The programs of FastMCP that tests and the benchmark use.
+/// The FastMCP programs that tests and the benchmark use.
 const FASTMCP: &[&str] = &["python", "fastmcp"];
 
 fn python(home: &Path, name: &str, programs: &[&str]) -> Part {
@@ -248,7 +248,7 @@ fn parts(home: &Path) -> Vec<Part> {
 }
 
 impl Part {
-    /// Returns the contents of the stamp. It has the path, since a virtual environment cannot be moved.
+    /// Returns the stamp's contents. It has the path, since a virtual environment cannot be moved.
     fn stamp(&self) -> Result<String> {
         let pins =
             fs::read_to_string(&self.pins).with_context(|| format!("could not read `{}`", self.pins.display()))?;
@@ -320,8 +320,8 @@ impl Part {
     }
 }
 
-/// Returns how each server is started. `{PORT}` stands for a free port, `{DIR}` for a folder of the test, `{ISSUER}` for the URL of
-/// its authorization server.
+/// Returns how each server is started. `{PORT}` stands for a free port, `{DIR}` for the test's folder, `{ISSUER}` for its
+/// authorization server's URL.
 fn table(home: &Path) -> Value {
     let at = |path: &str| home.join(path).to_string_lossy().into_owned();
     let fixture = |name: &str| paths::fixtures().join(name).to_string_lossy().into_owned();

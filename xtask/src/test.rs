@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all checks, with a count of tests.
+//! `cargo xtask test`: all checks, with a test count.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -11,10 +11,10 @@ use crate::needs::Missing;
 use crate::process::{self, cargo};
 use crate::{attack, clients, conformance, deploy, licences, page, servers, soak};
 
-/// The name of the modules with tests against real servers.
+/// The name that modules with tests against real servers have.
 const REAL: &str = "real::";
 
-/// The version of Landlock's interface that sandboxes need.
+/// The Landlock interface version that sandboxes need.
 const LANDLOCK: i64 = 6;
 
 /// The linted configurations: the workspace, and the library with fewer features.
@@ -26,7 +26,7 @@ const LINTED: [&[&str]; 5] = [
     &["--package", "ropeway", "--no-default-features", "--features", "bridge"],
 ];
 
-/// Number of tests by result.
+/// Test counts by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Count {
     passed: u32,
@@ -44,7 +44,7 @@ impl std::ops::AddAssign for Count {
     }
 }
 
-/// The outcome of a step.
+/// A step's outcome.
 enum Outcome {
     Ran(Count),
     /// It failed, with the tests up to then.
@@ -122,7 +122,7 @@ pub fn run() -> Result<()> {
             tests.args(["--", "--skip", REAL]);
         }
         match counted(&mut tests) {
-            // Filtered tests are those of real servers.
+            // Filtered tests are those against real servers.
             Outcome::Ran(count) => Outcome::Ran(Count { skipped: count.skipped + count.filtered, ..count }),
             other => other,
         }
@@ -183,7 +183,7 @@ pub fn run() -> Result<()> {
     report(&steps, &missing, std::env::var("CI").is_ok_and(|value| value == "true"))
 }
 
-/// Returns the number of tests that run at the same time: most of them wait for a process.
+/// Returns how many tests run at the same time: most wait for a process.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| 2 * cores.get())
 }
@@ -197,9 +197,9 @@ fn missing() -> Vec<String> {
     lines
 }
 
-/// Reports whether the tests of sandboxes could run: without Landlock, they only test that a sandbox is refused.
+/// Reports whether sandbox tests could run: without Landlock, they only test that a sandbox is refused.
 fn sandboxes() -> Outcome {
-    // The call 444 with this flag returns the version of Landlock's interface.
+    // The call 444 with this flag returns Landlock's interface version.
     let program = "import ctypes; print(ctypes.CDLL(None).syscall(444, None, 0, 1))";
     let version = process::output(Command::new("/usr/bin/python3").args(["-c", program]));
     let version = version.ok().and_then(|output| String::from_utf8_lossy(&output.stdout).trim().parse::<i64>().ok());
@@ -212,7 +212,7 @@ fn sandboxes() -> Outcome {
     }
 }
 
-/// Converts the result of a step without tests.
+/// Converts the result from a step without tests.
 fn plain(done: Result<()>) -> Outcome {
     match done {
         Ok(()) => Outcome::Ran(Count::default()),
@@ -220,7 +220,7 @@ fn plain(done: Result<()>) -> Outcome {
     }
 }
 
-/// Converts the number of passed tests of a step that is skipped if a program is missing.
+/// Converts the passed test count from a step that is skipped if a program is missing.
 fn needing(done: Result<u32>) -> Outcome {
     match done.map_err(anyhow::Error::downcast::<Missing>) {
         Ok(passed) => Outcome::Ran(Count { passed, ..Count::default() }),
@@ -229,7 +229,7 @@ fn needing(done: Result<u32>) -> Outcome {
     }
 }
 
-/// Converts the result of a conformance run.
+/// Converts a conformance run's result.
 fn conformed(done: Result<conformance::Count>) -> Outcome {
     match done {
         Ok(count) => Outcome::Ran(Count { passed: count.passed, failed: count.failed, ..Count::default() }),
@@ -289,7 +289,8 @@ fn word(outcome: &Outcome) -> String {
     }
 }
 
-/// Returns the sum of all steps. A failed step counts as at least one failed test, a skipped step as one skipped test.
+/// Returns the sum over all steps. A failed step counts as at least one failed test, a skipped step as one skipped
+/// test.
 fn total(steps: &[Step]) -> Count {
     let mut total = Count::default();
     for step in steps {

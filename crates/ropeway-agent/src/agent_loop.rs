@@ -1,4 +1,4 @@
-//! Agent loop: the model and the settings of its turns. `run_turn.rs` runs them.
+//! Agent loop: a model and its turn settings. `run_turn.rs` runs the turns.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use ropeway_core::envelope::Envelope;
 use ropeway_core::message::{ToolCall, ToolResult};
 use ropeway_providers::Provider;
 
-/// A model and the settings of its turns; shared by all turns of an agent.
+/// A model and its turn settings; shared by all of an agent's turns.
 #[derive(Debug)]
 pub(super) struct AgentLoop {
     pub(super) provider: Provider,
@@ -29,7 +29,7 @@ pub(super) struct AgentLoop {
 }
 
 impl AgentLoop {
-    /// Returns the result of a finished call for the model, and the remainder if the output was truncated. The whole output is
+    /// Returns a finished call's result for the model, and the remainder if the output was truncated. The whole output is
     /// stored if the model can call `read_more`.
     pub(super) async fn result(
         &self,
@@ -46,7 +46,7 @@ impl AgentLoop {
         (ToolResult { is_error: envelope.meta.is_error, ..ToolResult::new(call, content.into_owned()) }, remainder)
     }
 
-    /// Returns the result of a finished call within a smaller budget than [`result`](Self::result).
+    /// Returns a finished call's result within a smaller budget than [`result`](Self::result).
     pub(super) async fn shorter_result(
         &self,
         call: &ToolCall,

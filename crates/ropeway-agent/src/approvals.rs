@@ -1,4 +1,4 @@
-//! Permanent approvals of tools, bound to their definitions.
+//! Permanent tool approvals, bound to tool definitions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,10 +11,17 @@ use ropeway_core::tool::{Alias, Digest, Origin, ToolDefinition, differences};
 ///
 /// Clones share their contents: a host that replaces an agent passes the same approvals to the new one
 /// ([`AgentBuilder::approvals`](super::AgentBuilder::approvals)).
+///
+/// The host writes approvals at any time, and the agent when its approval handler returns
+/// [`Approval::Always`](super::Approval::Always) or [`AlwaysReadOnly`](super::Approval::AlwaysReadOnly); the agent's policy
+/// checks them before each call that needs approval. A tool is unknown, approved or withdrawn. A check that sees another
+/// definition withdraws the approval, and only a new approval restores it. Since a check may write, the lock is a mutex and
+/// not an `RwLock`. It is the only lock here, and comparing definitions under it neither awaits nor calls other code.
+/// Dropping the last clone forgets the approvals: nothing is stored.
 #[derive(Clone, Default)]
 pub struct Approvals(Arc<Mutex<HashMap<Key, Approved>>>);
 
-/// The server of a tool, and the server's own name of the tool.
+/// A tool's server, and the server's own name for the tool.
 type Key = (Option<Alias>, String);
 
 struct Approved {
@@ -38,7 +45,7 @@ pub(super) enum ApprovalStatus {
 }
 
 impl Approvals {
-    /// Creates an empty set of approvals.
+    /// Creates an empty approval set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -49,14 +56,14 @@ impl Approvals {
         self.insert(key(definition), digest, Some(Arc::new(definition.clone())));
     }
 
-    /// Approves the tool of a server whose definition has this digest ([`Digest::of_approved`]). The definition, if present, is
+    /// Approves the server's tool whose definition has this digest ([`Digest::of_approved`]). The definition, if present, is
     /// used to describe changes.
     pub fn allow_digest(&self, server: &Alias, tool: &str, digest: Digest, definition: Option<ToolDefinition>) {
         self.insert((Some(server.clone()), tool.to_owned()), digest, definition.map(Arc::new));
     }
 
-    /// Approves those of the given tools that are annotated as read-only and not as destructive. Tools that the server adds or
-    /// annotates later are not approved.
+    /// Approves the given tools that are annotated as read-only and not as destructive. Tools that the server adds or annotates
+    /// later are not approved.
     pub fn allow_read_only<'a>(&self, tools: impl IntoIterator<Item = &'a ToolDefinition>) {
         let says = |tool: &ToolDefinition, hint: &str| tool.annotations.0.get(hint) == Some(&true.into());
         let harmless = |tool: &&ToolDefinition| tool.annotations.read_only() && !says(tool, "destructiveHint");

@@ -5,14 +5,14 @@ use ropeway_core::setters::setters;
 /// How much of a tool result is sent to the model. Notices about omitted content are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputBudget {
-    /// Maximum bytes of text of all parts together, including the URIs of resources.
+    /// Maximum text bytes in all parts together, including resource URIs.
     pub text_bytes: usize,
-    /// Maximum bytes of base64 of all images, audio and other binary data together, including MIME types and URIs.
+    /// Maximum base64 bytes in all images, audio and other binary data together, including MIME types and URIs.
     pub blob_bytes: usize,
 }
 
 impl Default for OutputBudget {
-    /// 50,000 bytes of text, 5 MiB of base64.
+    /// 50,000 text bytes, 5 MiB of base64.
     fn default() -> Self {
         Self { text_bytes: 50_000, blob_bytes: 5 << 20 }
     }

@@ -1,4 +1,4 @@
-//! Output budgets of an agent: per tool, and for all results of one step together.
+//! An agent's output budgets: per tool, and for all results in one step together.
 
 use super::budget::OutputBudget;
 use super::remainder::{FOOTER_BYTES, READ_MORE};
@@ -6,10 +6,10 @@ use super::truncate::usage;
 use ropeway_config::Glob;
 use ropeway_core::content::ContentPart;
 
-/// Minimum bytes of a page of a stored output, regardless of the budget: an empty page would make no progress.
+/// Minimum page size of a stored output in bytes, regardless of the budget: an empty page would make no progress.
 const MIN_PAGE: usize = 1000;
 
-/// The output budgets of an agent: one per tool, and one for all results of a step together.
+/// An agent's output budgets: one per tool, and one for all results in a step together.
 #[derive(Clone, Debug)]
 pub(super) struct OutputBudgets {
     pub(super) default: OutputBudget,
@@ -20,7 +20,7 @@ pub(super) struct OutputBudgets {
 }
 
 impl Default for OutputBudgets {
-    /// The default [`OutputBudget`] for every tool; 200,000 bytes of text and 20 MiB of base64 for all results of a step.
+    /// The default [`OutputBudget`] for every tool; 200,000 text bytes and 20 MiB of base64 for all results in a step.
     fn default() -> Self {
         let round = OutputBudget { text_bytes: 200_000, blob_bytes: 20 << 20 };
         Self { default: OutputBudget::default(), by_tool: Vec::new(), round, invalid: Vec::new() }
@@ -28,19 +28,19 @@ impl Default for OutputBudgets {
 }
 
 impl OutputBudgets {
-    /// Sets the budget of every tool that no pattern matches.
+    /// Sets the budget for every tool that no pattern matches.
     #[must_use]
     pub(super) fn with_default(self, budget: OutputBudget) -> Self {
         Self { default: budget, ..self }
     }
 
-    /// Sets the budget of all results of one step together, which keeps many concurrent calls from filling the context window.
+    /// Sets the budget for all results in one step together, which keeps many concurrent calls from filling the context window.
     #[must_use]
     pub(super) fn with_round(self, budget: OutputBudget) -> Self {
         Self { round: budget, ..self }
     }
 
-    /// Sets the budget of the tools whose names match the glob. The first match applies.
+    /// Sets the budget for tools whose names match the glob. The first match applies.
     #[must_use]
     pub(super) fn with_tool(mut self, pattern: &str, budget: OutputBudget) -> Self {
         match Glob::new(pattern) {
@@ -50,7 +50,7 @@ impl OutputBudgets {
         self
     }
 
-    /// Returns the budget of a tool. The budget of `read_more` always has room for one page.
+    /// Returns a tool's budget. The budget for `read_more` always has room for one page.
     pub(super) fn of(&self, tool: &str) -> OutputBudget {
         if tool == READ_MORE {
             return self.default.with_text_bytes(self.page() + FOOTER_BYTES);
@@ -59,15 +59,16 @@ impl OutputBudgets {
         own.map_or(self.default, |(_, budget)| *budget)
     }
 
-    /// Returns the size of a page of a stored output, in bytes.
+    /// Returns the page size for stored outputs, in bytes.
     pub(super) fn page(&self) -> usize {
         self.default.text_bytes.saturating_sub(FOOTER_BYTES).max(MIN_PAGE)
     }
 
-    /// Returns the reduced budget of each output of one step, given with its own budget; `None` for an output that stays as it is.
+    /// Returns the reduced budget for each output in one step, given with its own budget; `None` for an output that stays as it
+    /// is.
     ///
     /// If all text together exceeds the budget, small outputs stay whole and the large ones share the rest evenly. Binary data is
-    /// admitted in the order of the outputs.
+    /// admitted in output order.
     pub(super) fn of_round(&self, outputs: &[(&[ContentPart], OutputBudget)]) -> Vec<Option<OutputBudget>> {
         let wanted: Vec<OutputBudget> = outputs.iter().map(|(content, own)| usage(content, *own)).collect();
         let texts = wanted.iter().map(|wanted| wanted.text_bytes).collect();

@@ -1,4 +1,4 @@
-//! Builder of agents.
+//! Agent builder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct AgentBuilder {
     secrets: Redactor,
 }
 
-/// The model that answers sampling requests of servers.
+/// The model that answers sampling requests from servers.
 enum SamplingModel {
     /// The agent's own model.
     Own,
@@ -135,19 +135,19 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the budget of tools whose names match the glob. The first match applies.
+    /// Sets the budget for tools whose names match the glob. The first match applies.
     pub fn budget_for(mut self, pattern: &str, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_tool(pattern, budget);
         self
     }
 
-    /// Sets the budget of all results of one step together.
+    /// Sets the budget for all results in one step together.
     pub fn round_budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_round(budget);
         self
     }
 
-    /// Sets the handler of approval requests. It receives one request at a time. Without a handler, calls that need approval are
+    /// Sets the approval request handler. It receives one request at a time. Without a handler, calls that need approval are
     /// denied.
     pub fn on_approval<F, R>(mut self, handler: F) -> Self
     where
@@ -158,22 +158,22 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a tool of the host.
+    /// Adds a host tool.
     pub fn tool(self, tool: impl IntoTool) -> Self {
         self.tools([tool])
     }
 
-    /// Adds tools of the host: `[echo, add]`, or the result of [`Mcp::list_tools`](ropeway_mcp::Mcp::list_tools).
+    /// Adds host tools: `[echo, add]`, or what [`Mcp::list_tools`](ropeway_mcp::Mcp::list_tools) returns.
     pub fn tools(mut self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
         self.tools.extend(tools.into_iter().map(IntoTool::into_tool));
         self
     }
 
-    /// Adds a server: a connection of the host, or settings of a connection that the agent opens at the first turn and closes
-    /// when dropped. Its tools are named `mcp_<alias>_<tool>`.
+    /// Adds a server: a connection that the host owns, or settings for a connection that the agent opens at the first turn and
+    /// closes when dropped. Its tools are named `mcp_<alias>_<tool>`.
     ///
-    /// If tools of two servers have the same name, that of the server added last is used; a tool of the host takes precedence over
-    /// both. The turn reports it as a [warning](Step::Warning).
+    /// If two servers have a tool with the same name, the server added last wins; a host tool takes precedence over both. The
+    /// turn reports it as a [warning](Step::Warning).
     pub fn mcp(mut self, server: impl Into<AgentServer>) -> Self {
         self.servers.push(server.into());
         self
@@ -190,14 +190,14 @@ impl AgentBuilder {
         self.mcp(server.into().with_prefix(prefix))
     }
 
-    /// Answers sampling requests with the agent's own model, for servers that the agent connects to. The history is not part of
-    /// such requests.
+    /// Answers sampling requests with the agent's own model, for servers that the agent connects to. Such requests do not include
+    /// the history.
     pub fn allow_sampling(mut self) -> Self {
         self.sampling = Some(SamplingModel::Own);
         self
     }
 
-    /// Answers elicitation requests of servers that the agent connects to.
+    /// Answers elicitation requests from servers that the agent connects to.
     pub fn on_elicitation<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Elicitation) -> R + Send + Sync + 'static,
@@ -207,7 +207,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a bridge, or another source of tools and context.
+    /// Adds a bridge, or another tool and context source.
     pub fn bridge(mut self, bridge: impl ToolSource + ContextSource + 'static) -> Self {
         let bridge = Arc::new(bridge);
         self.sources.push(bridge.clone());
@@ -215,19 +215,19 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a source of tools.
+    /// Adds a tool source.
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.sources.push(Arc::new(source));
         self
     }
 
-    /// Adds a source of context, which precedes the conversation.
+    /// Adds a context source. Its content precedes the conversation.
     pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
         self.contexts.push(Arc::new(source));
         self
     }
 
-    /// Redacts these secrets in the [summaries](Tool::summarize) of calls. Secrets of servers are always redacted.
+    /// Redacts these secrets in call [summaries](Tool::summarize). Server secrets are always redacted.
     pub fn secrets(mut self, secrets: Redactor) -> Self {
         self.secrets = self.secrets.with(&secrets);
         self
@@ -236,7 +236,7 @@ impl AgentBuilder {
     /// Builds the agent. Servers are connected at the first turn.
     ///
     /// # Errors
-    /// Fails without a provider or a model, and if a pattern of the policy or of a budget is invalid.
+    /// Fails without a provider or a model, and if a policy or budget pattern is invalid.
     #[allow(clippy::result_large_err, reason = "an agent is built once")]
     pub fn build(self) -> Result<Agent, AgentError> {
         let provider = self.provider.ok_or(AgentError::NoProvider)?;

@@ -1,4 +1,4 @@
-//! Context of an agent: instructions and resources that precede the conversation.
+//! Agent context: instructions and resources that precede the conversation.
 
 use ropeway_bridge::registry::ContextItem;
 use ropeway_core::content::{ContentPart, plain_text};
@@ -10,13 +10,13 @@ const ATTACHED: &str = "These resources were attached by the application. They w
 /// Maximum bytes of a server's instructions in the system prompt.
 const MAX_INSTRUCTIONS: usize = 16 << 10;
 
-/// Instructions and resources of servers that precede a conversation.
+/// Server instructions and resources that precede a conversation.
 ///
 /// Equal items produce equal context, so provider caches stay valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub(super) struct AgentContext {
-    /// The part of the system prompt with the instructions of servers, each quoted under the name of its server.
+    /// The system prompt's server instructions, each quoted under its server's name.
     pub(super) system: Option<String>,
     /// The message before the conversation, with all resources.
     pub(super) message: Option<Vec<ContentPart>>,
@@ -43,15 +43,15 @@ impl AgentContext {
         }
     }
 
-    /// Returns the whole system prompt: that of the host, then the instructions of servers.
+    /// Returns the whole system prompt: the host's, then the server instructions.
     pub(super) fn system_prompt(&self, own: Option<&str>) -> Option<String> {
         let parts: Vec<&str> = own.into_iter().chain(self.system.as_deref()).filter(|text| !text.is_empty()).collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 }
 
-/// Returns instructions under a heading that names the server. Each line is quoted, which keeps a server from forging the heading
-/// of another one.
+/// Returns instructions under a heading that names the server. Each line is quoted, which keeps a server from forging another
+/// one's heading.
 fn instructions(item: &ContextItem, text: &str) -> Option<String> {
     let text = text.trim();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! Exposed tools: the tools of one turn, listed for the model or found by search.
+//! Exposed tools: a turn's tools, listed for the model or found by search.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use ropeway_core::checked::CheckedTool;
 use ropeway_core::message::{CallArguments, ToolCall};
 use ropeway_core::tool::{ArgumentProblem, Arguments, CallError, Origin, Tool};
 
-/// The tools of one turn.
+/// One turn's tools.
 #[derive(Default)]
 pub(super) struct ExposedTools {
     /// Every tool that can be called, except the built-in ones.
@@ -43,8 +43,8 @@ pub(super) enum ResolvedCall {
 }
 
 impl ExposedTools {
-    /// Combines the tools of the host, of the sources and the built-in ones. If two have the same name, the host's wins, then that
-    /// of the later source.
+    /// Combines host tools, source tools and the built-in ones. If two have the same name, the host's wins, then the later
+    /// source's.
     pub(super) fn new(
         local: &[CheckedTool],
         sources: &[Registry],
@@ -82,7 +82,7 @@ impl ExposedTools {
         (Self { all, listed, builtin: names, search, _sources: Vec::new() }, collisions)
     }
 
-    /// Exposes `listed` to the model, and calls the tools of `all` under the same names.
+    /// Exposes `listed` to the model, and calls the tools in `all` under the same names.
     pub(super) fn listed(all: Registry, listed: Registry) -> Self {
         Self { all, listed, ..Self::default() }
     }
@@ -134,7 +134,7 @@ impl ExposedTools {
         }
     }
 
-    /// Returns the error of a call to a tool that does not exist.
+    /// Returns the error for a call to an unknown tool.
     fn missing(&self, name: &str) -> CallError {
         match (self.all.missing(name), &self.search) {
             (CallError::UnknownTool { tool, nearest }, Some(SearchToolNames { find, call })) => {
@@ -145,7 +145,7 @@ impl ExposedTools {
     }
 }
 
-/// Returns a variant of the name that none of the tools has.
+/// Returns a variant of the name that no tool has.
 fn free_name(tools: &Registry, name: &str) -> String {
     let others = (2..).map(|number| format!("ropeway_{name}_{number}"));
     let mut names = [name.to_owned(), format!("ropeway_{name}")].into_iter().chain(others);
@@ -157,7 +157,7 @@ fn invalid_arguments(tool: &str, reason: &str) -> CallError {
     CallError::InvalidArguments { tool: tool.to_owned(), problems: vec![problem] }
 }
 
-/// Returns the call inside of a `call_tool` call. Models write its arguments as an object, as a JSON string, or next to the name.
+/// Returns the call inside a `call_tool` call. Models write its arguments as an object, as a JSON string, or next to the name.
 fn inner_call(mut arguments: Arguments) -> Result<(String, Arguments), String> {
     let name = match arguments.shift_remove("name") {
         Some(Value::String(name)) if !name.is_empty() => name,

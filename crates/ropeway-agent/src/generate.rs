@@ -32,19 +32,19 @@ use ropeway_core::tool::{
 };
 use ropeway_providers::Provider;
 
-/// The request of [`generate`] and [`stream`].
+/// A request for [`generate`] and [`stream`].
 ///
 /// Tools are lowered once for a `GenerateRequest` and its clones.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GenerateRequest {
-    /// The name of the model.
+    /// The model name.
     pub model: String,
     /// The conversation so far.
     pub conversation: Conversation,
-    /// Parameters of model requests.
+    /// Model request parameters.
     pub options: ModelOptions,
-    /// Limits of the turn.
+    /// Turn limits.
     pub limits: TurnLimits,
     budgets: OutputBudgets,
     /// The trace that the turn belongs to.
@@ -76,7 +76,7 @@ impl GenerateRequest {
         self
     }
 
-    /// Sets the budget of tools whose names match the glob. The first match applies.
+    /// Sets the budget for tools whose names match the glob. The first match applies.
     #[must_use]
     pub fn with_budget_for(mut self, pattern: &str, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_tool(pattern, budget);
@@ -97,13 +97,13 @@ setters!(GenerateRequest {
     with_conversation(conversation: Conversation) => conversation = conversation;
 });
 
-/// The outcome of [`generate`].
+/// What [`generate`] returns.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct GenerateOutcome {
-    /// The whole conversation, including that of the request.
+    /// The whole conversation, including the request's.
     pub conversation: Conversation,
-    /// The outcome of the turn.
+    /// The turn's outcome.
     #[serde(flatten)]
     pub outcome: TurnOutcome,
 }
@@ -112,7 +112,7 @@ pub struct GenerateOutcome {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct GenerateError {
-    /// The conversation up to the failure, including the results of all calls that were made.
+    /// The conversation up to the failure, including the results for all calls that were made.
     pub conversation: Box<Conversation>,
     /// The reason.
     pub error: AgentError,
@@ -139,19 +139,18 @@ pub struct Generation {
     history: Arc<History>,
 }
 
-/// A tool call of the model, for the host's `on_tool_call`.
+/// A tool call from the model, for the host's `on_tool_call`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[doc(alias = "onToolCall")]
 pub struct ToolCallRequest {
-    /// The id of the call, as sent by the model.
+    /// The call's id, as sent by the model.
     pub id: CallId,
-    /// The name of the tool, one of those of the request.
+    /// The tool's name; the request contains a tool with this name.
     pub name: String,
     /// The arguments. They match the tool's input schema.
     pub arguments: Arguments,
-    /// The deadline, the cancel token and the progress listener of the call, to pass on to
-    /// [`Tool::call`](ropeway_core::tool::Tool::call).
+    /// The call's deadline, cancel token and progress listener, to pass on to [`Tool::call`](ropeway_core::tool::Tool::call).
     pub context: CallContext,
 }
 
@@ -174,7 +173,7 @@ type OnToolCall = Arc<dyn Fn(ToolCallRequest) -> BoxFuture<'static, CallAnswer> 
 
 /// Sends a conversation to a model and makes its tool calls, until it replies without calls. [`stream`] also reports the steps.
 ///
-/// Each call goes to `on_tool_call`, those of one reply concurrently. The callback returns
+/// Each call goes to `on_tool_call`, calls in one reply concurrently. The callback returns
 /// - `Ok(Some(output))`, the result for the model;
 /// - `Ok(None)` for an unknown tool, which is reported to the model;
 /// - `Err(error)`: the error is reported to the model. A [fatal](ToolCallError::fatal) error ends the turn with
@@ -220,7 +219,7 @@ where
 /// Runs [`generate`] in a separate task and reports its steps.
 ///
 /// # Panics
-/// Panics outside of a tokio runtime.
+/// Panics outside a tokio runtime.
 pub fn stream<F, R>(provider: &Provider, request: GenerateRequest, on_tool_call: F) -> Generation
 where
     F: Fn(ToolCallRequest) -> R + Send + Sync + 'static,
@@ -317,7 +316,7 @@ impl Tool for DefinitionOnly {
     }
 }
 
-/// A tool that is called through the callback of the host.
+/// A tool that is called through the host's callback.
 struct CallbackTool {
     definition: Arc<dyn Tool>,
     on_tool_call: OnToolCall,

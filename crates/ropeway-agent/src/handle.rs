@@ -1,4 +1,4 @@
-//! The handle of an agent: turns, history, tools and servers.
+//! Agent handle: turns, history, tools and servers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,6 +20,13 @@ use ropeway_core::tool::IntoTool;
 /// A model that uses tools.
 ///
 /// Cheap to clone; clones share one history. Turns run one after the other, in the order in which they were sent.
+///
+/// Handles and turn tasks share the state through an `Arc`. [`send`](Self::send) spawns a task per turn and links it to the
+/// one before it, under the queue's mutex; each task waits until the previous one drops its end of a channel, so the order
+/// holds even if a turn panics. The turn queue, the history, the sources, the approvals and the output store each have their
+/// own std mutex. None is held while another is taken, or across `.await`. Dropping the last handle cancels no turn;
+/// dropping a [`Turn`] does. The state, and with it the agent's hold on the connections that it opened, is dropped after the
+/// last handle and the last turn's task.
 ///
 /// # Examples
 ///
@@ -47,16 +54,15 @@ impl Agent {
     /// [resumes](Agent::resume).
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn send(&self, input: impl Into<TurnInput>) -> Turn {
         self.begin(Some(input.into()))
     }
 
-    /// Continues without a new message: after a provider error, after a limit, or with a history that ends in the middle of a
-    /// turn.
+    /// Continues without a new message: after a provider error, after a limit, or with a history that ends within a turn.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn resume(&self) -> Turn {
         self.begin(None)
     }
@@ -84,17 +90,17 @@ impl Agent {
         lock(&self.shared.queue).controls.iter().for_each(TurnControl::stop);
     }
 
-    /// Returns the conversation so far, to save it or to continue it with any agent. Every call has a result; the result of a
-    /// running call says that it has not finished.
+    /// Returns the conversation so far, to save it or to continue it with any agent. Every call has a result; a running call's
+    /// result says that it has not finished.
     pub fn history(&self) -> Conversation {
         self.shared.history.snapshot()
     }
 
-    /// Replaces the history, once all turns that were sent before have ended. The system prompt of the builder overrides that of
-    /// the conversation.
+    /// Replaces the history, once all turns that were sent before have ended. The builder's system prompt overrides the
+    /// conversation's.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn replace_history(&self, mut conversation: Conversation) {
         let (done, ended) = oneshot::channel::<()>();
         let previous = lock(&self.shared.queue).last.replace(ended);
@@ -112,19 +118,19 @@ impl Agent {
         let _ = replaced.await;
     }
 
-    /// Adds a tool of the host, from the next turn on.
+    /// Adds a host tool, from the next turn on.
     pub fn add_tool(&self, tool: impl IntoTool) {
         self.add_tools([tool]);
     }
 
-    /// Adds tools of the host, from the next turn on.
+    /// Adds host tools, from the next turn on.
     pub fn add_tools(&self, tools: impl IntoIterator<Item = impl IntoTool>) {
         self.shared.sources.add_tools(tools.into_iter().map(IntoTool::into_tool));
     }
 
     /// Removes the host's tools with this name, from the next turn on. Returns `false` if none has it.
     ///
-    /// Tools of servers and built-in tools are not affected.
+    /// Server tools and built-in tools are not affected.
     pub fn remove_tool(&self, name: &str) -> bool {
         self.shared.sources.remove_tool(name)
     }
@@ -142,64 +148,64 @@ impl Agent {
 
     /// Removes the servers that were added with this alias, from the next turn on. Returns `false` if none has it.
     ///
-    /// A running turn keeps its tools, and its calls complete. Afterwards, connections that the agent made are closed; an
-    /// [`Mcp`](ropeway_mcp::Mcp) of the host stays open. Servers of a bridge are not affected.
+    /// A running turn keeps its tools, and its calls complete. Afterwards, connections that the agent made are closed; the host's
+    /// own [`Mcp`](ropeway_mcp::Mcp) stays open. A bridge's servers are not affected.
     pub fn remove_mcp(&self, alias: &str) -> bool {
         self.shared.sources.remove_server(alias)
     }
 
-    /// Adds a source of tools and of context, such as a bridge, from the next turn on.
+    /// Adds a tool and context source, such as a bridge, from the next turn on.
     pub fn add_bridge(&self, bridge: impl ToolSource + ContextSource + 'static) {
         self.shared.sources.add_bridge(Arc::new(bridge));
     }
 
-    /// Adds a source of tools, from the next turn on.
+    /// Adds a tool source, from the next turn on.
     pub fn add_source(&self, source: impl ToolSource + 'static) {
         self.shared.sources.add_source(Arc::new(source));
     }
 
-    /// Connects to the servers now instead of at the first turn, and returns the status of each.
+    /// Connects to the servers now instead of at the first turn, and returns each server's status.
     pub async fn connect(&self) -> Vec<ServerStatus> {
         self.shared.sources.ready(None).await;
         self.shared.sources.statuses()
     }
 
-    /// Returns a stream of the events of the agent's own servers, from now on.
+    /// Returns an event stream for the agent's own servers, from now on.
     pub fn events(&self) -> EventStream {
         self.shared.events.subscribe()
     }
 
-    /// Returns the status of each server.
+    /// Returns each server's status.
     pub fn statuses(&self) -> Vec<ServerStatus> {
         self.shared.sources.statuses()
     }
 
     /// Returns the tools that the next turn sends to the model, as of now.
     ///
-    /// These are the tools of the host and of the servers, and the built-in tools:
-    /// - `read_more` reads further in an output that was truncated. It is sent with every request that has tools, unless a tool of
-    ///   the host or of a server has that name.
-    /// - `find_tools` and `call_tool` replace the tools of servers if there are more tools than
+    /// These are the host, server and built-in tools:
+    /// - `read_more` reads further in an output that was truncated. It is sent with every request that has tools, unless a host
+    ///   or server tool has that name.
+    /// - `find_tools` and `call_tool` replace the server tools if there are more tools than
     ///   [`search_over`](super::AgentBuilder::search_over); [`all_tools`](Self::all_tools) includes those.
     ///
-    /// Tools of a server are known once it is connected: after the first turn or [`connect`](Self::connect).
+    /// A server's tools are known once it is connected: after the first turn or [`connect`](Self::connect).
     pub fn tools(&self) -> Registry {
         self.shared.sources.exposed_tools().listed.clone()
     }
 
-    /// Returns every tool of the host and of the servers that the next turn can call, including those that the model only finds
-    /// through `find_tools`.
+    /// Returns every host and server tool that the next turn can call, including those that the model only finds through
+    /// `find_tools`.
     pub fn all_tools(&self) -> Registry {
         self.shared.sources.exposed_tools().all.clone()
     }
 
-    /// Returns the directory of the spill files, if outputs are stored in named files; see
+    /// Returns the spill directory, if outputs are stored in named files; see
     /// [`AgentBuilder::spill_folder`](super::AgentBuilder::spill_folder).
     pub fn spill_folder(&self) -> Option<PathBuf> {
         self.shared.agent_loop.store.as_ref().and_then(OutputStore::folder)
     }
 
-    /// Returns the name of the model.
+    /// Returns the model name.
     pub fn model(&self) -> &str {
         &self.shared.agent_loop.model
     }

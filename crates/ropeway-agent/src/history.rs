@@ -6,13 +6,13 @@ use super::context::AgentContext;
 use ropeway_core::message::{AssistantMessage, Conversation, Message, ToolCall, ToolResult};
 use ropeway_core::sync::lock;
 
-/// The result of a call that is still running.
+/// The result for a call that is still running.
 const UNFINISHED: &str = "no result: the call has not finished";
 
-/// The result of a call whose turn ended without one.
+/// The result for a call whose turn ended without one.
 const INTERRUPTED: &str = "no result: the turn was interrupted";
 
-/// The conversation of an agent.
+/// An agent's conversation.
 #[derive(Debug, Default)]
 pub(super) struct History(Mutex<State>);
 
@@ -22,9 +22,9 @@ struct State {
     sent: Arc<Conversation>,
     /// The system prompt without context.
     system: Option<String>,
-    /// Whether the first message of `sent` is context.
+    /// Whether the first message in `sent` is context.
     has_context: bool,
-    /// The calls of the last reply, with their results so far.
+    /// The last reply's calls, with their results so far.
     pending: Vec<(ToolCall, Option<ToolResult>)>,
 }
 
@@ -90,7 +90,7 @@ impl History {
         }
     }
 
-    /// Returns how often the calls of the last reply were made in the replies right before it, with the same results.
+    /// Returns how often the last reply's calls were made in the replies right before it, with the same results.
     pub(super) fn repeats(&self) -> usize {
         let state = self.state();
         let Some((Message::Assistant(last), before)) = state.sent.messages.split_last() else { return 0 };
@@ -102,7 +102,7 @@ impl History {
         1 + rounds.take_while(|others| same_results(results, others)).count()
     }
 
-    /// Appends messages of the host.
+    /// Appends the host's messages.
     pub(super) fn extend(&self, messages: Vec<Message>) {
         Arc::make_mut(&mut self.state().sent).messages.extend(messages);
     }
@@ -118,7 +118,7 @@ impl History {
         calls
     }
 
-    /// Sets the result of a pending call, by its index in the reply.
+    /// Sets a pending call's result, by its index in the reply.
     pub(super) fn set_result(&self, index: usize, result: ToolResult) {
         if let Some((_, slot)) = self.state().pending.get_mut(index) {
             *slot = Some(result);

@@ -1,11 +1,11 @@
-//! Input of a turn.
+//! Turn input.
 
 use ropeway_core::content::ContentPart;
 use ropeway_core::conversions::conversions;
 use ropeway_core::message::Message;
 use ropeway_core::tool::TraceParent;
 
-/// The input of a turn: text, content parts, or whole messages such as those of a prompt.
+/// A turn's input: text, content parts, or whole messages such as a prompt's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnInput {
     pub(super) messages: Vec<Message>,

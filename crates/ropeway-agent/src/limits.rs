@@ -1,4 +1,4 @@
-//! Limits of a turn.
+//! Turn limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use ropeway_core::duration::format_duration;
 use ropeway_core::setters::setters;
 
-/// Limits of one turn.
+/// Limits for one turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnLimits {
     /// Maximum model requests.
     pub steps: usize,
-    /// Maximum duration of the turn.
+    /// Maximum turn duration.
     pub time: Option<Duration>,
     /// Maximum tokens, input and output together. The reply that exceeds it is the last one.
     pub tokens: Option<u64>,
@@ -20,7 +20,7 @@ pub struct TurnLimits {
     pub parallel_calls: usize,
     /// Maximum calls per reply. Further calls are not made, and the model receives an error for each.
     pub calls_per_step: usize,
-    /// Timeout of one call.
+    /// Timeout for one call.
     pub call_time: Duration,
     /// Maximum repetitions of the same calls with the same results in a row.
     pub repeats: usize,
@@ -45,7 +45,7 @@ impl Default for TurnLimits {
 }
 
 impl TurnLimits {
-    /// Runs calls one after the other, in the order of the reply.
+    /// Runs calls one after the other, in the reply's order.
     #[must_use]
     pub fn sequential(self) -> Self {
         self.with_parallel_calls(1)

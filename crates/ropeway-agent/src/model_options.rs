@@ -1,15 +1,15 @@
-//! Model options: the parameters of every model request of an agent.
+//! Model options: the parameters for every model request that an agent makes.
 
 use serde_json::{Map, Value};
 
 use ropeway_core::setters::setters;
 use ropeway_providers::{OutputFormat, ReasoningEffort};
 
-/// Parameters of every model request of a turn. Options that are not set are left to the provider.
+/// Parameters for every model request in a turn. Options that are not set are left to the provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ModelOptions {
-    /// Maximum tokens of one reply.
+    /// Maximum tokens in one reply.
     pub max_tokens: Option<u32>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
@@ -19,9 +19,9 @@ pub struct ModelOptions {
     pub stop_sequences: Vec<String>,
     /// Reasoning effort.
     pub effort: Option<ReasoningEffort>,
-    /// JSON format of the final reply.
+    /// The final reply's JSON format.
     pub output: Option<OutputFormat>,
-    /// Additional fields of the request body, in the provider's format. They override the fields that ropeway sets.
+    /// Additional request body fields, in the provider's format. They override the fields that ropeway sets.
     pub extra: Map<String, Value>,
 }
 

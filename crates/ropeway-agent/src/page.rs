@@ -21,7 +21,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Reads a page of at most `page` bytes. With `find`, the page begins at the next line that contains it; `None` if no line
+    /// Reads at most `page` bytes as a page. With `find`, the page begins at the next line that contains it; `None` if no line
     /// does.
     pub(super) fn read(
         text: &StoredText,
@@ -67,7 +67,7 @@ impl Page {
         Ok(Some(Self { start, text }))
     }
 
-    /// Returns the text of the page and a footer that says where to continue.
+    /// Returns the page's text and a footer that says where to continue.
     pub(super) fn render(mut self, output: &str, length: u64) -> String {
         let end = self.start + self.text.len() as u64;
         let next = if end >= length { "end of output".to_owned() } else { format!("continue with from {end}") };
@@ -80,7 +80,7 @@ impl Page {
     }
 }
 
-/// Shortens a rendered page to `room` bytes of text and adapts its footer. Returns `None` if the content is not a page.
+/// Shortens a rendered page to `room` text bytes and adapts its footer. Returns `None` if the content is not a page.
 pub(super) fn shorten(page: &[ContentPart], room: usize) -> Option<Vec<ContentPart>> {
     let [ContentPart::Text { text, .. }] = page else { return None };
     let (text, footer) = text.rsplit_once("[bytes ")?;
@@ -95,7 +95,7 @@ pub(super) fn shorten(page: &[ContentPart], room: usize) -> Option<Vec<ContentPa
     Some(vec![ContentPart::text(page.render(output, number(length)?))])
 }
 
-/// Returns `true` for a byte of a UTF-8 character other than its first.
+/// Returns `true` for a UTF-8 character's bytes other than its first.
 fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
@@ -106,7 +106,7 @@ fn find_line(file: &mut TextReader, from: u64, text: &[u8], page: u64) -> io::Re
     let finder = memmem::Finder::new(text);
     file.seek(from);
     let mut window = Vec::with_capacity(CHUNK + text.len());
-    // The offsets of the window and of the line that it begins in.
+    // The window's offset, and the offset of the line that it begins in.
     let (mut offset, mut line) = (from, from);
     loop {
         let read = file.by_ref().take(CHUNK as u64).read_to_end(&mut window)?;

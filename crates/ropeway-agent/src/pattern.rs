@@ -7,7 +7,7 @@ use ropeway_core::tool::{Origin, ToolDefinition};
 /// Maximum number of patterns that `{one,two}` may expand to.
 const MAX_ALTERNATIVES: usize = 256;
 
-/// The default beginning of the tool names of servers.
+/// The default prefix for server tool names.
 const DEFAULT_PREFIX: &str = "mcp_";
 
 /// A pattern over tools: `SERVER.TOOL`, or a tool name as models see it.
@@ -15,13 +15,13 @@ const DEFAULT_PREFIX: &str = "mcp_";
 /// `*`, `?`, `[ab]` and `{one,two}` are wildcards, and `\` escapes the next character. A wildcard never spans both the server and
 /// the tool:
 ///
-/// - `files.read_*`: the tools `read_*` of the server `files`. The server's part ends at the last dot before the first wildcard, or
-///   at the first dot after it, as in `*.read_*`.
-/// - `mcp_files_*`: all tools of the server whose tools begin with `mcp_files_`. The text before the wildcard must be the whole
-///   prefix: `mcp_my_files_*` does not match a tool `files_wipe` of a server `my`. To match some tools of a server, write
+/// - `files.read_*`: the server `files`' tools `read_*`. The server's part ends at the last dot before the first wildcard, or at
+///   the first dot after it, as in `*.read_*`.
+/// - `mcp_files_*`: all tools from the server whose tools begin with `mcp_files_`. The text before the wildcard must be the whole
+///   prefix: `mcp_my_files_*` does not match server `my`'s tool `files_wipe`. To match some of a server's tools, write
 ///   `my.files_*`.
-/// - `mcp_files_read`: the tool of this name. `*`: all tools. `mcp_*`: all tools whose prefix begins with `mcp_`.
-/// - `read_*`: local tools, and tools of servers without a prefix. Tools of these servers never match a pattern that begins with
+/// - `mcp_files_read`: the tool with this name. `*`: all tools. `mcp_*`: all tools whose prefix begins with `mcp_`.
+/// - `read_*`: local tools, and tools from servers without a prefix. Those servers' tools never match a pattern that begins with
 ///   `mcp_`, which is reserved for servers with a prefix.
 #[derive(Clone, Debug)]
 pub struct ToolPattern {
@@ -38,7 +38,7 @@ struct Alternative {
     head: String,
     /// The pattern from the first wildcard on.
     tail: Option<Tail>,
-    /// The patterns of server and tool; several if it is ambiguous where the server ends.
+    /// Server and tool patterns; several if it is ambiguous where the server ends.
     parts: Vec<(Glob, Glob)>,
 }
 
@@ -60,7 +60,7 @@ impl ToolPattern {
         Ok(Self { text: text.to_owned(), whole, alternatives })
     }
 
-    /// Returns the text of the pattern.
+    /// Returns the pattern's text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -83,8 +83,8 @@ impl ToolPattern {
         self.matches(definition) || self.whole.matches(&definition.name) || dotted()
     }
 
-    /// Returns `true` if the pattern may match a tool of this server, whose tools are unknown. `prefix` is the prefix of their
-    /// names.
+    /// Returns `true` if the pattern may match a tool from this server, whose tools are unknown. `prefix` is the server's tool
+    /// name prefix.
     pub fn may_match_server(&self, alias: &str, prefix: &str) -> bool {
         self.alternatives.iter().any(|alternative| {
             let head = alternative.head.as_str();
@@ -143,7 +143,7 @@ struct Scan {
     /// The text before the first wildcard, without backslashes.
     head: String,
     wildcard: Option<usize>,
-    /// The dots outside of brackets.
+    /// The dots outside brackets.
     dots: Vec<usize>,
 }
 
@@ -155,7 +155,7 @@ fn scan(text: &str) -> Scan {
             '\\' => characters.next().map(|(_, escaped)| escaped),
             '*' | '?' => None,
             '[' => {
-                // The first character of a class, after an optional `!` or `^`, may be `]`.
+                // The first character in a class, after an optional `!` or `^`, may be `]`.
                 let inside = text[at + 1..].strip_prefix(['!', '^']).unwrap_or(&text[at + 1..]);
                 let from = text.len() - inside.len();
                 let skip = inside.chars().next().map_or(0, char::len_utf8);
@@ -209,7 +209,7 @@ fn braces(text: &str) -> Option<(&str, Vec<&str>, &str)> {
             _ if in_class => {}
             '[' => {
                 in_class = true;
-                // A `]` at the beginning of a class does not close it.
+                // A `]` at the start of a class does not close it.
                 let rest = characters.as_str();
                 if rest.starts_with(['!', '^']) {
                     characters.next();

@@ -23,15 +23,15 @@ pub enum Permission {
 
 /// Decides which calls are allowed, denied, or need approval. The first rule that matches a tool applies.
 ///
-/// The policy covers the tools of the host and of servers. Built-in tools are always allowed: `find_tools` and `read_more` change
-/// nothing, and `call_tool` is subject to the rules of the tool that it calls.
+/// The policy covers host and server tools. Built-in tools are always allowed: `find_tools` and `read_more` change nothing, and
+/// `call_tool` is subject to the rules for the tool that it calls.
 ///
 /// Rules use [patterns](ToolPattern), which are anchored to a server. [`allow`](Self::allow) matches them strictly.
 /// [`ask`](Self::ask) and [`deny`](Self::deny) also match if a wildcard spans both the server and the tool, which errs on the
 /// safe side.
 ///
-/// A server's [annotations](https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool) of its tools
-/// (`readOnlyHint`, `destructiveHint`) count only if the host [trusts them](ropeway_config::ServerEntry::trust_hints).
+/// A server's tool [annotations](https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool) (`readOnlyHint`,
+/// `destructiveHint`) count only if the host [trusts them](ropeway_config::ServerEntry::trust_hints).
 ///
 /// [`AgentBuilder::build`](super::AgentBuilder::build) fails for an invalid pattern. Until then, such an `allow` rule matches no
 /// tool, and such an `ask` or `deny` rule matches every tool.
@@ -66,39 +66,39 @@ impl Policy {
         Self::default()
     }
 
-    /// Allows calls of tools that match the [pattern](ToolPattern).
+    /// Allows calls to tools that match the [pattern](ToolPattern).
     #[must_use]
     pub fn allow(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Allow)
     }
 
-    /// Requires approval for calls of tools that match the [pattern](ToolPattern), also [loosely](ToolPattern::matches_loosely).
+    /// Requires approval for calls to tools that match the [pattern](ToolPattern), also [loosely](ToolPattern::matches_loosely).
     #[must_use]
     pub fn ask(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Ask)
     }
 
-    /// Denies calls of tools that match the [pattern](ToolPattern), also [loosely](ToolPattern::matches_loosely).
+    /// Denies calls to tools that match the [pattern](ToolPattern), also [loosely](ToolPattern::matches_loosely).
     #[must_use]
     pub fn deny(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Deny)
     }
 
-    /// Sets the permission of destructive tools. A server's tool counts as destructive unless a trusted annotation denies it; a
+    /// Sets the permission for destructive tools. A server's tool counts as destructive unless a trusted annotation denies it; a
     /// local tool only if its annotations say so.
     #[must_use]
     pub fn destructive(self, permission: Permission) -> Self {
         self.with(Rule::Destructive, permission)
     }
 
-    /// Sets the permission of tools that may change something. A server's tool counts as changing unless a trusted annotation
+    /// Sets the permission for tools that may change something. A server's tool counts as changing unless a trusted annotation
     /// marks it read-only; a local tool only if its annotations say so.
     #[must_use]
     pub fn changing(self, permission: Permission) -> Self {
         self.with(Rule::Changing, permission)
     }
 
-    /// Sets the permission of tools that no rule matches; [`Permission::Allow`] by default.
+    /// Sets the permission for tools that no rule matches; [`Permission::Allow`] by default.
     #[must_use]
     pub fn otherwise(mut self, permission: Permission) -> Self {
         self.otherwise = permission;
@@ -123,7 +123,7 @@ impl Policy {
         self
     }
 
-    /// Returns the permission of a tool.
+    /// Returns a tool's permission.
     pub fn permission(&self, definition: &ToolDefinition) -> Permission {
         self.rule(definition).map_or(self.otherwise, |(_, permission)| *permission)
     }
@@ -132,7 +132,7 @@ impl Policy {
         self.rules.iter().find(|(rule, permission)| rule.matches(definition, *permission))
     }
 
-    /// Returns `true` if the permission depends on the definition of the tool. An `allow` rule with a pattern does not.
+    /// Returns `true` if the permission depends on the tool's definition. An `allow` rule with a pattern does not.
     pub(super) fn depends_on_definition(&self, definition: &ToolDefinition) -> bool {
         !self.rules.is_empty() && !matches!(self.rule(definition), Some((Rule::Named(_), Permission::Allow)))
     }
@@ -178,18 +178,18 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// The id of the call.
+    /// The call's id.
     pub call: CallId,
-    /// The name of the tool, as the model sees it.
+    /// The tool's name, as the model sees it.
     pub tool: String,
-    /// The origin of the tool.
+    /// The tool's origin.
     pub origin: Origin,
-    /// The annotations of the tool.
+    /// The tool's annotations.
     pub annotations: Annotations,
-    /// The arguments of the call.
+    /// The call's arguments.
     pub arguments: Arguments,
-    /// The tool's own [summary](ropeway_core::tool::Tool::summarize) of the call, redacted. It is built from the arguments, which come from
-    /// a model: show it next to them, not instead of them. Tools of MCP servers have none.
+    /// The tool's own call [summary](ropeway_core::tool::Tool::summarize), redacted. It is built from the arguments, which come
+    /// from a model: show it next to them, not instead of them. MCP tools have none.
     pub summary: Option<String>,
     /// The changes to the tool since it was approved permanently; empty if it never was.
     pub changes: Vec<String>,
@@ -198,7 +198,7 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    /// Creates the request for a call of a tool that was never approved.
+    /// Creates the request for a call to a tool that was never approved.
     pub fn new(call: CallId, definition: ToolDefinition, arguments: Arguments) -> Self {
         let ToolDefinition { name, origin, annotations, .. } = definition.clone();
         Self { call, tool: name, origin, annotations, arguments, summary: None, changes: Vec::new(), definition }
@@ -211,10 +211,10 @@ impl ApprovalRequest {
 pub enum Approval {
     /// Allows this call.
     Allow,
-    /// Allows this and all further calls of the tool, until its definition changes.
+    /// Allows this and all further calls to the tool, until its definition changes.
     Always,
-    /// Allows this call, and all further calls of tools of the same server with `readOnlyHint: true`, until the definition of the
-    /// tool changes.
+    /// Allows this call, and all further calls to the same server's tools with `readOnlyHint: true`, until the tool's definition
+    /// changes.
     AlwaysReadOnly,
     /// Denies the call.
     Deny {
@@ -232,7 +232,7 @@ impl Approval {
 
 pub(super) type ApprovalHandler = Arc<dyn Fn(ApprovalRequest) -> BoxFuture<'static, Approval> + Send + Sync>;
 
-/// Decides about calls: by the policy, permanent approvals, and the handler of approval requests.
+/// Decides about calls: by the policy, permanent approvals, and the approval request handler.
 #[derive(Clone, Default)]
 pub(super) struct Approver {
     pub(super) policy: Policy,
@@ -243,7 +243,7 @@ pub(super) struct Approver {
 /// The decision about a call.
 pub(super) struct PolicyDecision {
     pub(super) permission: Permission,
-    /// Whether it holds only for this definition of the tool.
+    /// Whether it holds only for this tool definition.
     pub(super) only_unchanged: bool,
     /// The changes to the tool since it was approved.
     pub(super) changes: Vec<String>,

@@ -26,7 +26,7 @@ pub(super) struct ReadMore {
 }
 
 impl ReadMore {
-    /// Creates the tool for the outputs of a store, with pages that fit the default budget.
+    /// Creates the tool for a store's outputs, with pages that fit the default budget.
     pub(super) fn new(store: OutputStore) -> Self {
         let schema = json!({
             "type": "object",
@@ -48,7 +48,7 @@ impl ReadMore {
         Self { store, page: OutputBudgets::default().page(), definition }
     }
 
-    /// Sets the maximum bytes of a page; at least 4.
+    /// Sets the maximum page size in bytes; at least 4.
     #[must_use]
     pub(super) fn with_page(self, bytes: usize) -> Self {
         // Every UTF-8 character fits, so every page makes progress.
@@ -108,7 +108,7 @@ impl Tool for ReadMore {
     }
 }
 
-/// The file of a stored output was removed or is damaged.
+/// A stored output's file was removed or is damaged.
 #[derive(Debug, thiserror::Error)]
 #[error("could not read output `{output}`")]
 struct ReadError {
@@ -173,7 +173,7 @@ fn unknown(output: &str, names: &[String]) -> String {
     format!("Error: unknown output \"{output}\". Stored outputs: {}{more}.", names.join(", "))
 }
 
-/// Returns the beginning of a text of the model, as a single line.
+/// Returns the beginning of the model's text, as a single line.
 fn shortened(text: &str) -> String {
     single_line(&text[..text.floor_char_boundary(100)])
 }
@@ -197,7 +197,7 @@ mod tests {
         tool.call(arguments, &CallContext::default()).await.expect("an answer")
     }
 
-    /// Returns the text of a page and where to continue.
+    /// Returns a page's text and where to continue.
     async fn page(tool: &ReadMore, from: u64) -> (String, Option<u64>) {
         let answer = ask(tool, json!({"output": "o1", "from": from})).await.plain_text().expect("text");
         let (text, line) = answer.rsplit_once("[bytes ").expect("a last line");

@@ -1,11 +1,11 @@
-//! The remainder of a truncated output, and the notices about it that the model reads.
+//! A truncated output's remainder, and the notices about it that the model reads.
 
 use super::rendered::thousands;
 
 /// The name of the tool that reads stored outputs.
 pub(super) const READ_MORE: &str = "read_more";
 
-/// Maximum bytes of the line at the end of a page.
+/// Maximum bytes in a page's last line.
 pub(super) const FOOTER_BYTES: usize = 300;
 
 /// A stored output.
@@ -13,7 +13,7 @@ pub(super) const FOOTER_BYTES: usize = 300;
 pub(super) struct StoredOutput {
     /// Its name, such as `o3`.
     pub(super) name: String,
-    /// The files of its binary data, by part number; `None` if the store keeps text only.
+    /// Its binary data's files, by part number; `None` if the store keeps text only.
     pub(super) files: Option<Vec<(usize, String)>>,
 }
 
@@ -36,7 +36,8 @@ pub(super) enum Remainder {
 }
 
 impl Remainder {
-    /// Returns the notice about text omitted from byte `from` on, of `total` bytes; `None` if no text is omitted.
+    /// Returns the notice about text omitted from byte `from` on, with `total` bytes in all; `None` if no text is
+    /// omitted.
     pub(super) fn text_notice(&self, from: usize, total: usize) -> Option<String> {
         let omitted = total.checked_sub(from).filter(|omitted| *omitted > 0)?;
         let omitted = format!("{} of {} bytes omitted", thousands(omitted), thousands(total));

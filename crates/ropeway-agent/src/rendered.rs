@@ -1,4 +1,4 @@
-//! Rendering of an output: all of it as one text, with a line for each piece of binary data.
+//! Output rendering: all of an output as one text, with a line for each piece of binary data.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ pub(crate) use ropeway_core::content::{
 /// Maximum bytes between a cut and the line break before it that the cut moves back to.
 const MAX_STEP_BACK: usize = 200;
 
-/// Maximum bytes of a name in a line.
+/// Maximum bytes for a name in a line.
 const MAX_NAME: usize = 500;
 
 /// One part of an output, rendered.
@@ -25,7 +25,7 @@ pub(super) enum RenderedPart<'a> {
     Binary(BinaryData<'a>),
 }
 
-/// The binary data of a part.
+/// A part's binary data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BinaryData<'a> {
     kind: &'static str,
@@ -64,14 +64,14 @@ impl<'a> RenderedPart<'a> {
     }
 }
 
-/// Returns the length of a rendered output in bytes, with line breaks between parts.
+/// Returns a rendered output's length in bytes, with line breaks between parts.
 pub(super) fn rendered_len(content: &[ContentPart]) -> usize {
     let parts: usize = content.iter().map(|part| RenderedPart::new(part).len()).sum();
     parts + content.len().saturating_sub(1)
 }
 
 impl<'a> BinaryData<'a> {
-    /// Returns the data of a part, if it has any.
+    /// Returns a part's data, if it has any.
     pub(super) fn of(part: &'a ContentPart) -> Option<Self> {
         match part {
             ContentPart::Image(blob) => Some(Self::of_blob("image", blob)),
@@ -98,7 +98,7 @@ impl<'a> BinaryData<'a> {
         self.base64.len() + self.mime_type.len() + self.name.map_or(0, str::len)
     }
 
-    /// Returns the length of the decoded data. Line breaks inside of the base64 are counted as data.
+    /// Returns the decoded data's length. Line breaks inside the base64 are counted as data.
     pub(super) fn decoded_len(&self) -> usize {
         let bare = self.base64.trim_end_matches(['=', '\n', '\r']).len();
         bare / 4 * 3 + bare % 4 * 3 / 4
@@ -135,7 +135,7 @@ impl<'a> BinaryData<'a> {
         self.shared.cloned().unwrap_or_else(|| self.base64.into())
     }
 
-    /// Returns the file extension, from a fixed table: text of a server must not become part of a path.
+    /// Returns the file extension, from a fixed table: server text must not become part of a path.
     pub(super) fn extension(&self) -> &'static str {
         match &*self.essence() {
             "image/png" => "png",
@@ -180,7 +180,7 @@ pub(super) fn thousands(number: usize) -> String {
     text
 }
 
-/// Returns an untrusted name as a single line of limited length.
+/// Returns an untrusted name as a single line with limited length.
 pub(super) fn single_line(name: &str) -> String {
     let end = name.floor_char_boundary(MAX_NAME);
     let mut line: String = name[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -31,7 +31,7 @@ impl AgentLoop {
     /// Runs a turn within its own span.
     pub(super) async fn run_turn(self: &Arc<Self>, turn: &TurnContext<'_>) -> Result<TurnOutcome, AgentError> {
         let span = trace::turn_span(self);
-        // Without a trace of the host, all calls of a turn still share one trace.
+        // Without a host trace, all calls in a turn still share one trace.
         let own = || is_recorded(&span).then(TraceParent::random);
         let traceparent = turn.traceparent.or_else(own);
         span.record("traceparent", traceparent.map(tracing::field::display));
@@ -179,7 +179,7 @@ impl AgentLoop {
     }
 }
 
-/// Makes none of the calls, because the model would not receive their results.
+/// Makes no calls, because the model would not receive their results.
 fn skip_calls(turn: &TurnContext<'_>, calls: &[ToolCall], limit: TurnLimit) {
     for (index, call) in calls.iter().enumerate() {
         turn.history.set_result(index, ToolResult::error(call, format!("call not made: {limit}")));

@@ -1,4 +1,4 @@
-//! Sampling: answers `sampling/createMessage` requests of servers with a model.
+//! Sampling: answers `sampling/createMessage` requests from servers with a model.
 //!
 //! See <https://modelcontextprotocol.io/specification/2025-06-18/client/sampling>.
 
@@ -19,28 +19,28 @@ use ropeway_mcp::protocol::code;
 use ropeway_mcp::{HandlerError, SamplingRequest};
 use ropeway_providers::{ChatRequest, Provider, ProviderError, ProviderErrorKind, ReasoningEffort, Reply, StopReason};
 
-/// Default maximum tokens of a reply.
+/// Default maximum tokens in a reply.
 const MAX_TOKENS: u32 = 4096;
 
-/// Default maximum concurrent requests of one server.
+/// Default maximum concurrent requests per server.
 const CONCURRENCY: usize = 4;
 
-/// Default maximum requests of one server in total.
+/// Default maximum requests per server in total.
 const MAX_REQUESTS: usize = 100;
 
-/// Default maximum bytes of the parameters of a request.
+/// Default maximum bytes in a request's parameters.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The error code of a request that the user rejected, from the specification.
+/// The error code for a request that the user rejected, from the specification.
 const REJECTED: i64 = -1;
 
 type Approve = Arc<dyn Fn(SamplingRequest) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// Answers sampling requests of servers with a model.
+/// Answers sampling requests from servers with a model.
 ///
 /// Cheap to clone; clones share their limits. A server chooses the messages, the system prompt, the temperature and the stop
-/// sequences. The host sets the provider, the model and the maximum tokens. The request contains nothing of the host's
-/// conversations, and the result nothing of the model's reasoning.
+/// sequences. The host sets the provider, the model and the maximum tokens. The request contains nothing from the host's
+/// conversations, and the result omits the model's reasoning.
 #[derive(Clone)]
 pub struct SamplingHandler {
     provider: Provider,
@@ -54,7 +54,7 @@ pub struct SamplingHandler {
     servers: Arc<Mutex<HashMap<Alias, ServerUsage>>>,
 }
 
-/// The requests of one server so far.
+/// One server's requests so far.
 #[derive(Clone)]
 struct ServerUsage {
     /// Number of accepted requests.
@@ -134,7 +134,7 @@ impl SamplingHandler {
         }
     }
 
-    /// Returns the permits of a server that has not reached its limit.
+    /// Returns the permits for a server that has not reached its limit.
     fn permits(&self, server: &Alias) -> Result<Arc<Semaphore>, HandlerError> {
         self.with_usage(server, |usage| usage.permits.clone())
     }
@@ -179,7 +179,7 @@ impl fmt::Debug for SamplingHandler {
     }
 }
 
-/// Returns `true` if the parameters are longer than this as JSON, without writing all of it.
+/// Returns `true` if the parameters are longer than this as JSON, without writing them all.
 fn is_longer(params: &Value, bytes: usize) -> bool {
     struct Room(usize);
     impl std::io::Write for Room {
@@ -194,7 +194,7 @@ fn is_longer(params: &Value, bytes: usize) -> bool {
     serde_json::to_writer(Room(bytes), params).is_err()
 }
 
-/// Returns the result for the server: the text of the reply, without reasoning.
+/// Returns the result for the server: the reply's text, without reasoning.
 fn result(reply: &Reply, model: &str) -> Value {
     let model = reply.model.as_deref().unwrap_or(model);
     let content = json!({"type": "text", "text": reply.message.to_text()});

@@ -1,4 +1,4 @@
-//! Parameters of `sampling/createMessage`, parsed from untrusted JSON.
+//! `sampling/createMessage` parameters, parsed from untrusted JSON.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use ropeway_core::message::{AssistantMessage, AssistantPart, AssistantText, Conv
 use ropeway_mcp::HandlerError;
 use ropeway_mcp::protocol::code;
 
-/// The supported parameters of a sampling request.
+/// A sampling request's supported parameters.
 #[derive(Debug, PartialEq)]
 pub(super) struct SamplingParams {
     pub(super) conversation: Conversation,
@@ -51,7 +51,7 @@ impl SamplingParams {
     }
 }
 
-/// Returns a positive number of tokens, at most `u32::MAX`.
+/// Returns a positive token count, at most `u32::MAX`.
 fn tokens(value: &Value) -> Option<u32> {
     // JSON writers without integers write `100.0`.
     let whole = |number: &f64| number.fract() == 0.0 && *number >= 1.0;
@@ -112,7 +112,7 @@ fn part(block: &Value) -> Result<ContentPart, String> {
         ("tool_use" | "tool_result", _) => {
             Err(format!("a block of type `{kind}` is not supported: `sampling.tools` was not declared"))
         }
-        // An unknown type may be of any length, so the message does not repeat it.
+        // An unknown type's name may have any length, so the message does not repeat it.
         _ => Err("a block must be of type `text`, `image` or `audio`".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! Servers of an agent: one connection as a source of tools.
+//! Agent servers: one connection as a tool source.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,10 +23,10 @@ use ropeway_mcp::{ConnectionState, Handlers, Mcp};
 /// How long a turn waits for a changed tool list before it uses the previous one.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Minimum time between two requests of a tool list that failed or has a short time to live.
+/// Minimum time between two requests for a tool list that failed or has a short time to live.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Maximum number of tools of a server that warnings are emitted about.
+/// Maximum number of tools per server that warnings are emitted about.
 const MAX_TOOL_WARNINGS: usize = 20;
 
 /// A server for an agent.
@@ -57,7 +57,7 @@ impl AgentServer {
         Self { connection, prefix: None, instructions: false, trust_hints: false, required: false }
     }
 
-    /// Sets the prefix of tool names to `<prefix>_` instead of `mcp_<alias>_`. An empty prefix removes it.
+    /// Sets the tool name prefix to `<prefix>_` instead of `mcp_<alias>_`. An empty prefix removes it.
     #[must_use]
     pub fn with_prefix(mut self, prefix: &str) -> Self {
         self.prefix = Some(if prefix.is_empty() { String::new() } else { format!("{prefix}_") });
@@ -86,7 +86,7 @@ impl AgentServer {
         self
     }
 
-    /// Returns the alias of the server.
+    /// Returns the server's alias.
     pub fn alias(&self) -> &Alias {
         match &self.connection {
             ServerConnection::Host(mcp) => mcp.alias(),
@@ -94,7 +94,7 @@ impl AgentServer {
         }
     }
 
-    /// Converts the server into a source of tools. Does not connect yet. Handlers and events apply to a [`ServerConfig`] only.
+    /// Converts the server into a tool source. Does not connect yet. Handlers and events apply to a [`ServerConfig`] only.
     pub fn into_source(self, handlers: Handlers, events: Events) -> ServerSource {
         let shape = ToolShape::plain(self.alias().clone()).with_trusted_hints(self.trust_hints);
         let shape = match self.prefix {
@@ -125,7 +125,7 @@ conversions!(AgentServer {
     server: HttpServer => ServerConfig::from(server).into();
 });
 
-/// One connection as a source of tools and instructions.
+/// One connection as a source for tools and instructions.
 ///
 /// [`ToolSource::ready`] only waits for the first attempt to connect. Later attempts happen in the background, and a recovered
 /// server is used again.
@@ -135,12 +135,12 @@ pub struct ServerSource {
     wants_instructions: bool,
     required: bool,
     secrets: Redactor,
-    /// The tools of an unavailable server: always the same value.
+    /// An unavailable server's tools: always the same value.
     empty: Registry,
     listing: Mutex<Listing>,
 }
 
-/// The last known tools and instructions of the server.
+/// The server's last known tools and instructions.
 #[derive(Default)]
 struct Listing {
     /// Whether the first attempt to connect has ended.
@@ -153,7 +153,7 @@ struct Listing {
     state: ListState,
 }
 
-/// The result of the last tool list request.
+/// The last tool list request's result.
 #[derive(Clone, Default)]
 enum ListState {
     #[default]
@@ -164,11 +164,11 @@ enum ListState {
     Failed(String, Instant),
 }
 
-/// The version of a tool list: how often it changed, and how many change notifications arrived.
+/// A tool list's version: how often it changed, and how many change notifications arrived.
 type ListVersion = (u64, u64);
 
 impl ServerSource {
-    /// Returns the alias of the server.
+    /// Returns the server's alias.
     pub fn alias(&self) -> &Alias {
         self.mcp.alias()
     }
@@ -207,7 +207,7 @@ impl ServerSource {
             ListState::Failed(_, until) if now < *until => return,
             ListState::Listed(..) | ListState::Failed(..) => false,
         };
-        // The first list is part of connecting, so the timeouts of the connection apply.
+        // The first list is part of connecting, so the connection's timeouts apply.
         let listed = if is_first {
             Ok(self.mcp.detached_tools().await)
         } else {
@@ -218,7 +218,7 @@ impl ServerSource {
                 let expiry = self.mcp.tools_ttl().map(|life| Instant::now() + life.max(MIN_LIST_INTERVAL));
                 self.set_tools(tools, ListState::Listed(version, expiry));
             }
-            // The status of the connection says why.
+            // The connection status says why.
             Ok(Err(_)) if !self.mcp.is_connected() => {}
             Ok(Err(error)) => self.failed(chain(&error)),
             Err(_) => self.failed(format!("listing tools timed out after {}", format_duration(LIST_TIMEOUT))),
@@ -231,7 +231,7 @@ impl ServerSource {
         let is_same = listing.tools.iter().map(|tool| tool.definition()).eq(tools.iter().map(|tool| tool.definition()));
         if !is_same || listing.registry.is_none() {
             let group = self.shape.apply_all(tools.iter().cloned());
-            // Names of one server do not collide, so the policy does not matter.
+            // One server's names do not collide, so the policy does not matter.
             let (registry, _) = Registry::assemble([group], CollisionPolicy::Suffix);
             self.check_schemas(&registry);
             listing.registry = Some(registry);
@@ -240,8 +240,8 @@ impl ServerSource {
         listing.state = state;
     }
 
-    /// Warns about tools whose input schemas cannot be compiled, which is slow, and therefore done in the background. Arguments of
-    /// such a tool are not validated.
+    /// Warns about tools whose input schemas cannot be compiled, which is slow, and therefore done in the background. Such a
+    /// tool's arguments are not validated.
     fn check_schemas(&self, tools: &Registry) {
         let (tools, warn) = (tools.clone(), self.mcp.warner());
         tokio::task::spawn_blocking(move || {
@@ -255,8 +255,8 @@ impl ServerSource {
         self.listing().state = ListState::Failed(cause, Instant::now() + MIN_LIST_INTERVAL);
     }
 
-    /// Returns the state of the server, and whether its tools are exposed. Tools of a server that reconnects or needs a sign-in
-    /// stay exposed: their calls fail until it recovers.
+    /// Returns the server's state, and whether its tools are exposed. A server that reconnects or needs a sign-in keeps its tools
+    /// exposed: their calls fail until it recovers.
     fn state(&self, listing: &Listing) -> (ServerState, bool) {
         match (&*self.mcp.state().borrow(), &listing.registry, &listing.state) {
             (ConnectionState::Ready { .. }, Some(registry), _) => (ServerState::Ready { tools: registry.len() }, true),

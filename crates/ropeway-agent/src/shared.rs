@@ -1,4 +1,4 @@
-//! Shared state of an agent's handles and turns: the queue of turns, and the preparation of each.
+//! State that an agent's handles and turns share: the turn queue, and the preparation for each turn.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,7 +31,7 @@ const MIN_CONTEXT_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct AgentShared {
     pub(super) agent_loop: Arc<AgentLoop>,
     pub(super) history: History,
-    /// The system prompt of the builder. It overrides that of a history.
+    /// The builder's system prompt. It overrides a history's.
     pub(super) system: Option<String>,
     pub(super) sources: Sources,
     /// Handlers for servers that are added later.

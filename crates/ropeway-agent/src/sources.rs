@@ -1,4 +1,4 @@
-//! Sources of an agent's tools and context, and the tools that a turn exposes.
+//! An agent's tool and context sources, and the tools that a turn exposes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ use ropeway_core::secret::Redactor;
 use ropeway_core::sync::{lock, sleep_until};
 use ropeway_core::tool::{Alias, BoxFuture, Tool};
 
-/// Interval at which the status of a connecting required server is checked.
+/// Interval at which a connecting required server's status is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The sources of an agent's tools and context.
+/// An agent's tool and context sources.
 pub(super) struct Sources {
     state: Mutex<State>,
     builtin: Vec<CheckedTool>,
@@ -32,27 +32,27 @@ struct State {
     local: Vec<CheckedTool>,
     tools: Vec<SourceEntry>,
     contexts: Vec<ContextEntry>,
-    /// Secrets of the servers and of the host, to redact summaries.
+    /// Server and host secrets, to redact summaries.
     secrets: Redactor,
-    /// The exposed tools of the last turn, and the registries that they were made of.
+    /// The last turn's exposed tools, and the registries that they were made from.
     exposed: Option<(Vec<Registry>, Arc<ExposedTools>)>,
     /// Name collisions that were not reported yet.
     collisions: Vec<Collision>,
-    /// The status of the servers that was reported last.
+    /// The server statuses that were reported last.
     reported: Vec<ServerStatus>,
     /// The servers that the last turn gave up on.
     late: Vec<String>,
 }
 
-/// A source of tools.
+/// A tool source.
 #[derive(Clone)]
 struct SourceEntry {
-    /// The alias, if the source is one server of the agent.
+    /// The alias, if the source is one of the agent's servers.
     server: Option<Alias>,
     source: Arc<dyn ToolSource>,
 }
 
-/// A source of context.
+/// A context source.
 #[derive(Clone)]
 struct ContextEntry {
     server: Option<Alias>,
@@ -61,7 +61,7 @@ struct ContextEntry {
     last: Vec<ContextItem>,
 }
 
-/// Number of sources that failed.
+/// Number of failed sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SourceFailures {
     /// Not ready in time.
@@ -104,7 +104,8 @@ impl Sources {
 
     /// Removes the servers with this alias. Returns `false` if none has it.
     ///
-    /// A running turn keeps its tools, and the tools keep the server: connections of the agent close when that turn ends.
+    /// A running turn keeps its tools, and the tools keep the server: connections that the agent made close when that turn
+    /// ends.
     pub(super) fn remove_server(&self, alias: &str) -> bool {
         let has_alias = |server: &Option<Alias>| server.as_ref().is_some_and(|server| server.as_str() == alias);
         let removed = {
@@ -118,7 +119,7 @@ impl Sources {
         !removed.0.is_empty()
     }
 
-    /// Removes the tools of the host with this name. Returns `false` if none has it.
+    /// Removes the host's tools with this name. Returns `false` if none has it.
     pub(super) fn remove_tool(&self, name: &str) -> bool {
         let removed = {
             let mut state = lock(&self.state);
@@ -160,7 +161,8 @@ impl Sources {
         }
     }
 
-    /// Returns the context of all sources, in order. A source that is late or panics keeps its context of the previous turn.
+    /// Returns the context from all sources, in order. A source that is late or panics keeps its context from the previous
+    /// turn.
     pub(super) async fn context(&self, until: Option<Instant>) -> (Vec<ContextItem>, SourceFailures) {
         let entries = lock(&self.state).contexts.clone();
         let sources: Vec<_> = entries.iter().map(|entry| entry.source.clone()).collect();
@@ -184,7 +186,7 @@ impl Sources {
         (items, failures)
     }
 
-    /// Returns `true` if the last turn gave up on all of these servers.
+    /// Returns `true` if the last turn gave up on all these servers.
     pub(super) fn gave_up_on(&self, servers: &[String]) -> bool {
         let state = lock(&self.state);
         !state.late.is_empty() && servers.iter().all(|server| state.late.contains(server))

@@ -1,4 +1,4 @@
-//! Steps: the events of a turn, reported while they happen.
+//! Steps: a turn's events, reported while they happen.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ropeway_core::message::CallArguments;
 use ropeway_core::tool::{CallId, Origin, Progress};
 use ropeway_providers::{StopReason, Usage};
 
-/// Serializes the status of the servers as `statuses`, and under the former name `verdicts`.
+/// Serializes the server statuses as `statuses`, and under the former name `verdicts`.
 fn with_former_name<S: Serializer>(statuses: &[ServerStatus], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(2))?;
     map.serialize_entry("statuses", statuses)?;
@@ -19,12 +19,12 @@ fn with_former_name<S: Serializer>(statuses: &[ServerStatus], serializer: S) -> 
     map.end()
 }
 
-/// An event of a turn.
+/// An event in a turn.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Step {
-    /// The status of the servers; reported in the first turn and after changes.
+    /// The server statuses; reported in the first turn and after changes.
     Servers {
         /// One status per server.
         #[serde(flatten, serialize_with = "with_former_name")]
@@ -32,39 +32,39 @@ pub enum Step {
     },
     /// A piece of the model's text.
     Text {
-        /// The text of the piece.
+        /// The piece's text.
         text: String,
     },
     /// A piece of the model's reasoning.
     Reasoning {
-        /// The text of the piece.
+        /// The piece's text.
         text: String,
     },
-    /// A reply of the model is complete.
+    /// A model reply is complete.
     Answered {
         /// Why the model stopped.
         stop: StopReason,
-        /// Token usage of the reply.
+        /// The reply's token usage.
         usage: Usage,
     },
     /// A call starts, or waits for approval.
     CallStarted {
-        /// The id of the call.
+        /// The call's id.
         call: CallId,
-        /// The name of the tool, as the model sees it.
+        /// The tool's name, as the model sees it.
         tool: String,
-        /// The origin of the tool.
+        /// The tool's origin.
         origin: Origin,
-        /// The arguments of the call.
+        /// The call's arguments.
         #[serde(flatten)]
         arguments: CallArguments,
-        /// The tool's own [summary](ropeway_core::tool::Tool::summarize) of the call, redacted.
+        /// The tool's own call [summary](ropeway_core::tool::Tool::summarize), redacted.
         #[serde(skip_serializing_if = "Option::is_none")]
         summary: Option<String>,
     },
     /// A call reports progress.
     CallProgress {
-        /// The id of the call.
+        /// The call's id.
         call: CallId,
         /// The newest progress.
         #[serde(flatten)]
@@ -72,7 +72,7 @@ pub enum Step {
     },
     /// A call finished, failed or was not made.
     CallFinished {
-        /// The id of the call.
+        /// The call's id.
         call: CallId,
         /// The result and its metadata.
         #[serde(flatten)]

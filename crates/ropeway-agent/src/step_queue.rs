@@ -1,4 +1,4 @@
-//! The queue between a turn and the reader of its steps: never blocks the turn, and stays small without a reader.
+//! The queue between a turn and its reader: never blocks the turn, and stays small without a reader.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -8,7 +8,7 @@ use super::step::Step;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::CallId;
 
-/// With more unread steps, text is appended to the last text of the same reply even with reasoning in between, and vice versa: a
+/// With more unread steps, text is appended to the same reply's last text even with reasoning in between, and vice versa: a
 /// model that alternates single characters of both would otherwise cost hundreds of bytes for each.
 const MAX_UNMERGED: usize = 1024;
 
@@ -35,15 +35,22 @@ pub(super) struct StepReceiver(Arc<Mutex<StepQueue>>);
 #[derive(Debug)]
 struct SenderGuard(Arc<Mutex<StepQueue>>);
 
-/// The unread steps, and the positions of those that new ones may be merged into.
+/// The unread steps, and the positions that new ones may be merged into.
+///
+/// Shared by the senders, which belong to the turn's task, and by one receiver, which the [`Turn`](super::turn::Turn) owns.
+/// Senders append and merge, the receiver takes. A std mutex suffices: every operation is short and free of `.await`, and
+/// the waker is called after the lock is released. The queue is open, ended or unread. It ends with the last sender, after
+/// which the receiver takes the remaining steps and then yields `None`. Dropping the receiver discards the unread steps,
+/// outside the lock, and turns later sends into no-ops. A [`WeakStepSender`] does not keep the queue open, so an abandoned
+/// call cannot delay the turn's end.
 #[derive(Debug, Default)]
 struct StepQueue {
     steps: VecDeque<Step>,
     /// Number of steps taken so far. Positions count from the first step, so they stay valid.
     taken: usize,
-    /// The position of the unread progress of each call.
+    /// Each call's unread progress position.
     progress: HashMap<CallId, usize>,
-    /// The positions of the last text and the last reasoning of the current reply.
+    /// The positions of the current reply's last text and last reasoning.
     text: Option<usize>,
     reasoning: Option<usize>,
     /// All senders were dropped.
@@ -177,7 +184,7 @@ impl StepQueue {
         }
         self.taken += 1;
         if self.steps.is_empty() {
-            // Release the memory of a burst.
+            // Release a burst's memory.
             self.steps.shrink_to(MAX_UNMERGED);
         }
         Some(step)

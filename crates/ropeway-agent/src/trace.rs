@@ -1,7 +1,7 @@
-//! Tracing spans: a turn, each model request, each call of a local tool.
+//! Tracing spans: a turn, each model request, each local tool call.
 //!
 //! Names and fields follow the OpenTelemetry conventions for generative AI
-//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>). Calls of MCP tools have their own spans.
+//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>). MCP tool calls have their own spans.
 
 use tracing::Span;
 use tracing::field::Empty;
@@ -28,7 +28,7 @@ pub(super) fn turn_span(agent_loop: &AgentLoop) -> Span {
     )
 }
 
-/// Returns the span of one model request.
+/// Returns the span for one model request.
 pub(super) fn request_span(agent_loop: &AgentLoop) -> Span {
     tracing::info_span!(
         "chat",
@@ -49,7 +49,7 @@ pub(super) fn request_span(agent_loop: &AgentLoop) -> Span {
     )
 }
 
-/// Returns the span of a call; none for MCP tools, which create their own.
+/// Returns a call's span; none for MCP tools, which create their own.
 pub(super) fn call_span(definition: &ToolDefinition, call: &str) -> Span {
     match definition.origin {
         Origin::Server { .. } => Span::none(),
@@ -93,7 +93,8 @@ fn record_usage(span: &Span, usage: Usage) {
     span.record("gen_ai.usage.output_tokens", usage.output);
 }
 
-/// Returns the vendor name of the conventions. Any vendor may offer Chat Completions, so it has none.
+/// Returns the vendor name for the conventions. Any vendor may offer Chat Completions, so it has
+/// none.
 fn vendor(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => "anthropic",

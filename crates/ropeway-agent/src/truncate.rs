@@ -1,4 +1,4 @@
-//! Truncation: cutting the output of a tool to a budget.
+//! Truncation: cutting a tool's output to a budget.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use super::remainder::Remainder;
 use super::rendered::{BinaryData, RenderedPart, cut_position, rendered_len};
 use ropeway_core::content::{ContentPart, EmbeddedResource, ResourceContents};
 
-/// Maximum number of parts of a result. Even an empty part costs tokens.
+/// Maximum number of parts in a result. Even an empty part costs tokens.
 const MAX_PARTS: usize = 1000;
 
 /// Returns `true` if the whole output is within the budget.
@@ -16,7 +16,7 @@ pub(super) fn fits(content: &[ContentPart], budget: OutputBudget) -> bool {
     content.iter().all(|part| matches!(room.admit(part), Admission::Whole))
 }
 
-/// Returns as much of an output as the budget allows, with notices about the rest. Copies nothing if all of it fits.
+/// Returns as much of an output as the budget allows, with notices about the rest. Copies nothing if everything fits.
 ///
 /// Text is cut between two characters, and all text after the cut is omitted. Binary data is never cut: a notice replaces data
 /// that exceeds the budget, and smaller data after it may still be included.
@@ -31,7 +31,7 @@ pub(super) fn truncate<'a>(
     let mut room = Room::new(budget);
     let mut shown = Vec::new();
     let mut is_cut = false;
-    // The offset of the part in the rendered output.
+    // The part's offset in the rendered output.
     let mut start = 0;
     for (number, part) in (1..).zip(content) {
         match room.admit(part) {
@@ -58,7 +58,7 @@ pub(super) fn truncate<'a>(
     Cow::Owned(shown)
 }
 
-/// Returns the binary data that the budget omits, with the number of its part, from 1.
+/// Returns the binary data that the budget omits, with its part number, from 1.
 pub(super) fn omitted_data(
     content: &[ContentPart],
     budget: OutputBudget,
@@ -66,7 +66,7 @@ pub(super) fn omitted_data(
     let mut room = Room::new(budget);
     (1..).zip(content).filter_map(move |(number, part)| match room.admit(part) {
         Admission::Notice(data) => Some((number, data)),
-        // Data with a text MIME type may be rendered as text, which is stored with the rest of the text.
+        // Data with a text MIME type may be rendered as text, which is stored with the remaining text.
         Admission::Omitted => match RenderedPart::new(part) {
             RenderedPart::Binary(data) => Some((number, data)),
             RenderedPart::Text { .. } => None,
@@ -87,13 +87,13 @@ pub(super) fn usage(content: &[ContentPart], budget: OutputBudget) -> OutputBudg
     OutputBudget { text_bytes: room.shown, blob_bytes: budget.blob_bytes - room.blob }
 }
 
-/// The unused part of a budget.
+/// A budget's unused part.
 struct Room {
     text: usize,
     blob: usize,
     parts: usize,
     is_cut: bool,
-    /// Bytes of text admitted so far.
+    /// Text bytes admitted so far.
     shown: usize,
 }
 
@@ -105,7 +105,7 @@ enum Admission<'a> {
         body: Cow<'a, str>,
         at: usize,
     },
-    /// A notice instead of binary data.
+    /// A notice that replaces binary data.
     Notice(BinaryData<'a>),
     Omitted,
 }
@@ -173,7 +173,7 @@ impl Room {
     }
 }
 
-/// Returns the beginning of a part, followed by the notice.
+/// Returns a part's beginning, followed by the notice.
 fn cut(part: &ContentPart, head: &str, body: &str, notice: &str) -> ContentPart {
     let line_break = if body.ends_with('\n') { "" } else { "\n" };
     match part {
@@ -381,13 +381,13 @@ mod tests {
     fn data_of_a_step_is_admitted_in_the_order_of_the_results() {
         let budgets = OutputBudgets::default().with_round(blob_bytes(150));
         let picture = |bytes: usize| [ContentPart::Image(Blob::new("image/png", &vec![7; bytes]))];
-        // 80 bytes of base64 and nine of the MIME type.
+        // 80 base64 bytes and nine for the MIME type.
         let (large, small) = (picture(60), picture(3));
         let outputs = [&large, &large, &small, &small].map(|content| (&content[..], blob_bytes(100)));
         assert_eq!(budgets.of_round(&outputs), [None, Some(blob_bytes(61)), None, None]);
     }
 
-    /// Returns the text of a truncated output, and the offset of the remainder in its notice.
+    /// Returns a truncated output's text, and the remainder's offset in its notice.
     fn read(shown: &[ContentPart]) -> (String, Option<usize>) {
         let whole: Vec<String> = shown
             .iter()

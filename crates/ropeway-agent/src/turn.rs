@@ -1,4 +1,4 @@
-//! A turn: the handle of one message to an agent, with its steps and its outcome.
+//! A turn: the handle for one message to an agent, with its steps and its outcome.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -18,7 +18,7 @@ use ropeway_bridge::registry::ServerStatus;
 use ropeway_core::tool::{Alias, BoxError, CancelToken, ToolCallError};
 use ropeway_providers::{ProviderError, StopReason, Usage};
 
-/// The outcome of a turn.
+/// A turn's outcome.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct TurnOutcome {
@@ -26,18 +26,18 @@ pub struct TurnOutcome {
     pub text: String,
     /// Why the turn ended.
     pub end: TurnEnd,
-    /// Token usage of all replies.
+    /// Token usage in all replies.
     pub usage: Usage,
     /// Number of model requests.
     pub steps: usize,
-    /// The servers that were unavailable when the turn began, each with the reason. The model does not see tools of a server that
-    /// never connected. A missing server that is marked `required` is an [`AgentError::RequiredServer`] instead.
+    /// The servers that were unavailable when the turn began, each with the reason. The model does not see tools from a server
+    /// that never connected. A missing server that is marked `required` is an [`AgentError::RequiredServer`] instead.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<ServerStatus>,
 }
 
 impl TurnOutcome {
-    /// Creates the outcome of a turn without model requests.
+    /// Creates the outcome for a turn without model requests.
     pub(super) fn empty(end: TurnEnd) -> Self {
         Self { text: String::new(), end, usage: Usage::default(), steps: 0, missing: Vec::new() }
     }
@@ -88,9 +88,9 @@ pub enum AgentError {
     /// A model request failed. Everything before it is in the history.
     #[error("request to model `{model}` failed")]
     Provider {
-        /// The name of the model.
+        /// The model name.
         model: String,
-        /// Token usage of the replies before it.
+        /// Token usage in the replies before it.
         usage: Usage,
         /// Number of model requests.
         steps: usize,
@@ -102,18 +102,18 @@ pub enum AgentError {
     /// [`Agent::resume`](super::Agent::resume) tries again.
     #[error("required server `{server}` is unavailable")]
     RequiredServer {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// Why it is unavailable.
         #[source]
         source: BoxError,
     },
-    /// A tool of the host or an `on_tool_call` callback returned a fatal error. The results of all calls are in the history.
+    /// A host tool or an `on_tool_call` callback returned a fatal error. The history contains the results of all calls.
     #[error("tool `{tool}` returned a fatal error")]
     ToolCall {
         /// The tool that was called.
         tool: String,
-        /// Token usage of all replies.
+        /// Token usage in all replies.
         usage: Usage,
         /// Number of model requests.
         steps: usize,
@@ -127,10 +127,10 @@ pub enum AgentError {
     /// The agent was built without a model.
     #[error("missing model")]
     NoModel,
-    /// The history is empty or ends with a reply of the model.
+    /// The history is empty or ends with a model reply.
     #[error("nothing to answer")]
     NothingToAnswer,
-    /// The tool pattern of an output budget is invalid.
+    /// An output budget's tool pattern is invalid.
     #[error("invalid pattern `{pattern}`: {problem}")]
     Glob {
         /// The pattern.
@@ -138,14 +138,13 @@ pub enum AgentError {
         /// Why it is invalid.
         problem: String,
     },
-    /// The task of the turn has ended without an outcome: its runtime was shut down, or code of the host, such as a tracer,
-    /// panicked in it.
+    /// The turn's task has ended without an outcome: its runtime was shut down, or host code, such as a tracer, panicked in it.
     #[error("the turn ended unexpectedly")]
     Lost,
 }
 
 impl AgentError {
-    /// Sets usage and steps to those of the turn so far.
+    /// Sets usage and steps to the turn's values so far.
     pub(super) fn after(self, outcome: &TurnOutcome) -> Self {
         match self {
             Self::Provider { model, source, .. } => {
@@ -193,6 +192,13 @@ impl TurnControl {
 ///
 /// `.await` returns the [`TurnOutcome`]; as a stream, a turn yields [`Step`]s.
 ///
+/// A spawned task runs the turn and owns the sending halves; this handle owns the receiving ones, for steps and for the
+/// outcome. The task never waits for the handle. An agent's turn waits for the turns before it, then runs, then has ended; a
+/// cancelled or stopped one that still waits ends at once, without a model request. The step queue's mutex is the handle's
+/// only lock, and is not held across `.await`. Dropping the handle, or the future of [`finish`](Self::finish), discards
+/// unread steps and requests cancellation: the task aborts its calls, records their results in the history and ends on its
+/// own. [`detach`](Self::detach) discards the steps and lets the task continue.
+///
 /// # Examples
 ///
 /// ```no_run
@@ -228,7 +234,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Reports the steps of a turn to its reader and to the tracer.
+/// Reports a turn's steps to its reader and to the tracer.
 #[derive(Clone)]
 pub(super) struct StepSink {
     steps: StepSender,
@@ -289,13 +295,13 @@ impl Turn {
 
     /// Returns the next step, or `None` after the last one.
     ///
-    /// The turn never waits for its reader. Unread steps are merged without loss of information: only the newest progress of a
-    /// call is kept, and adjacent pieces of text are joined.
+    /// The turn never waits for its reader. Unread steps are merged without losing information: only a call's newest progress is
+    /// kept, and adjacent pieces of text are joined.
     pub async fn next(&mut self) -> Option<Step> {
         std::future::poll_fn(|cx| self.steps.poll_recv(cx)).await
     }
 
-    /// Waits for the end of the turn and discards unread steps.
+    /// Waits until the turn ends and discards unread steps.
     ///
     /// # Errors
     /// Fails if a model request fails, a required server is unavailable or a tool returns a fatal error; see [`AgentError`].

@@ -13,7 +13,7 @@ use ropeway_core::tool::TraceParent;
 pub(super) struct TurnContext<'a> {
     pub(super) history: &'a History,
     pub(super) tools: &'a ExposedTools,
-    /// The sources of the tools, to look up the current definition of a tool.
+    /// The tool sources, to look up a tool's current definition.
     pub(super) sources: Option<&'a Sources>,
     pub(super) sink: &'a StepSink,
     pub(super) control: &'a TurnControl,
@@ -21,7 +21,7 @@ pub(super) struct TurnContext<'a> {
     pub(super) traceparent: Option<TraceParent>,
 }
 
-/// Why a turn ends in the middle of a step.
+/// Why a turn ends within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     Cancelled,

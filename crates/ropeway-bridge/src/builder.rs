@@ -1,4 +1,4 @@
-//! Builds a bridge from a configuration and settings of the host.
+//! Builds a bridge from a configuration and host settings.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ pub struct BridgeBuilder {
 }
 
 impl BridgeBuilder {
-    /// Adds a transformer for all tools. It runs after those of the configuration.
+    /// Adds a transformer for all tools. It runs after the configured transformers.
     #[must_use]
     pub fn transformer(mut self, transformer: impl Transformer + 'static) -> Self {
         self.customization.transformers.push(Arc::new(transformer));
         self
     }
 
-    /// Exposes only tools for which `filter` returns `true`. The filter sees the definitions of the servers.
+    /// Exposes only tools for which `filter` returns `true`. The filter sees the servers' own definitions.
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
         self.customization.filters.push(Arc::new(filter));
@@ -79,26 +79,26 @@ setters!(BridgeBuilder {
     /// cannot be called; [`Registry::hidden`](crate::registry::Registry::hidden) lists them. Commands that the lock does not contain
     /// are not started.
     ///
-    /// The bridge does not read the lock file ([`Lock::load`] does), and ignores the key `lock` of
-    /// the configuration, which is for the host.
+    /// The bridge does not read the lock file ([`Lock::load`] does), and ignores the configuration key `lock`, which is for the
+    /// host.
     lock(lock: Lock, policy: LockPolicy) => lock = Some((lock, policy));
-    /// Sets the handlers of requests that servers send to the host.
+    /// Sets the handlers for server requests.
     handlers(handlers: Handlers) => handlers = handlers;
-    /// Sends events to a channel of the host instead of a new one.
+    /// Sends events to a host channel instead of a new one.
     events(events: Events) => events = events;
-    /// Caches tool definitions and eras of servers in this directory instead of the [default one](default_cache_dir).
+    /// Caches tool definitions and server eras in this directory instead of the [default one](default_cache_dir).
     ///
     /// Lazy servers are not started to list cached tools, [`cached_tools`](super::cached_tools) reads them without a bridge, and
     /// legacy servers are not probed at every start.
     cache_dir(folder: impl Into<PathBuf>) => cache_dir = Some(folder.into());
-    /// Keeps these secrets out of the cache. The secrets of the servers are never cached.
+    /// Keeps these secrets out of the cache. Server secrets are never cached.
     redact(secrets: Redactor) => secrets = secrets;
     /// Starts servers with a sandbox through this program, unless their settings name one: the path of `ropeway`, on Linux.
     ///
     /// Without a launcher, a server whose sandbox is required is not started.
     sandbox_launcher(program: impl Into<PathBuf>) => launcher = Some(SandboxLauncher::new(program));
-    /// Shares the processes of stdio servers with all other bridges of this pool. By default, only the entries of one bridge share
-    /// processes.
+    /// Shares stdio server processes with all other bridges in this pool. By default, processes are shared only within one
+    /// bridge.
     ///
     /// Entries use one process if their command, arguments, environment, working directory, era, handlers and redacted secrets are
     /// equal.
@@ -106,32 +106,32 @@ setters!(BridgeBuilder {
 });
 
 impl BridgeBuilder {
-    /// Passes the requests of servers to a message handler. The handler of sign-ins stays.
+    /// Passes server requests to a message handler. The sign-in handler stays.
     pub fn message_handler(mut self, handler: Arc<dyn MessageHandler>, tokens: TokenStore) -> Self {
         self.handlers = self.handlers.with_message_handler(handler).with_token_store(tokens);
         self
     }
 
-    /// Adds warnings, which are emitted with those of the configuration.
+    /// Adds warnings, which are emitted with the configuration warnings.
     pub fn warnings(mut self, warnings: Vec<String>) -> Self {
         self.config.warnings.extend(warnings);
         self
     }
 
-    /// Adds the tokens of all connections to a redactor.
+    /// Adds the tokens for all connections to a redactor.
     pub fn token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {
         self.handlers = self.handlers.with_token_redactor(redactor);
         self
     }
 
-    /// Returns the token store of the handlers.
+    /// Returns the handlers' token store.
     pub fn token_store(&self) -> Option<&TokenStore> {
         self.handlers.token_store()
     }
 }
 
 impl Bridge {
-    /// Creates a bridge for the servers of a configuration, without starting them.
+    /// Creates a bridge for the servers in a configuration, without starting them.
     ///
     /// # Errors
     ///

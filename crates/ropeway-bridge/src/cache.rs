@@ -1,4 +1,4 @@
-//! A cache of tool definitions on disk, so that a lazy server is not started only to list its tools.
+//! An on-disk tool definition cache, so that a lazy server is not started only to list its tools.
 
 use std::borrow::Cow;
 use std::fs;
@@ -24,19 +24,19 @@ use ropeway_core::tool::{Alias, ToolDefinition};
 use ropeway_mcp::protocol::{tool_definition, wire_definition};
 use ropeway_mcp::{Era, Prompt, redact_entry};
 
-/// Maximum size of a file in bytes.
+/// Maximum file size in bytes.
 const MAX_BYTES: usize = 32 << 20;
 
 /// Maximum number of servers; the least recently used ones are removed.
 const MAX_SERVERS: usize = 500;
 
-/// Age after which the modification time of a file, which marks its last use, is updated.
+/// Age after which a file's modification time, which marks its last use, is updated.
 const TOUCH_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Version of the file format.
+/// File format version.
 const VERSION: u64 = 3;
 
-/// Cached definitions of one server.
+/// One server's cached definitions.
 #[derive(Debug, PartialEq)]
 pub(super) struct CachedDefinitions {
     pub(super) tools: Vec<ToolDefinition>,
@@ -54,7 +54,7 @@ struct CacheFile {
 }
 
 impl CachedDefinitions {
-    /// Parses the text of a file. Returns `None` if it is invalid or of another version.
+    /// Parses file text. Returns `None` if it is invalid or has another version.
     pub(super) fn parse(server: &Alias, text: &[u8]) -> Option<Self> {
         let CacheFile { version, has_resources, prompts, tools } = json::from_slice(text).ok()?;
         if version != VERSION {
@@ -65,7 +65,7 @@ impl CachedDefinitions {
         Some(Self { tools, has_resources, prompts })
     }
 
-    /// Returns the text of a file, redacted. Entries that cannot be redacted are left out.
+    /// Returns the redacted file text. Entries that cannot be redacted are left out.
     pub(super) fn to_text(&self, server: &Alias, redactor: &Redactor) -> String {
         let Self { tools, has_resources, prompts } = self;
         let redacted = |value: Value| {
@@ -82,7 +82,7 @@ impl CachedDefinitions {
     }
 }
 
-/// Returns the default directory of the definition cache: `$ROPEWAY_CACHE_DIR`, or `ropeway/tools` in `$XDG_CACHE_HOME` or `~/.cache`.
+/// Returns the default definition cache directory: `$ROPEWAY_CACHE_DIR`, or `ropeway/tools` in `$XDG_CACHE_HOME` or `~/.cache`.
 ///
 /// Returns `None` if `ROPEWAY_CACHE_DIR` is set to an empty string, or if neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
 pub fn default_cache_dir() -> Option<PathBuf> {
@@ -100,7 +100,7 @@ fn default_in(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     }
 }
 
-/// A directory with one file per server, and one for the eras of all servers.
+/// A directory with one file per server, and one file for all server eras.
 #[derive(Clone, Debug)]
 pub(super) struct DefinitionCache {
     folder: PathBuf,
@@ -114,12 +114,12 @@ impl DefinitionCache {
         Self { folder, eras }
     }
 
-    /// Returns the cached era of a server, unless the configuration sets one.
+    /// Returns a server's cached era, unless the configuration sets one.
     pub(super) fn load_era(&self, config: &ServerConfig) -> Option<Era> {
         is_probed(config).then(|| self.eras.load(key(config))).flatten()
     }
 
-    /// Removes the era of a server, so that the next start probes it.
+    /// Removes a server's era, so that the next start probes it.
     pub(super) fn remove_era(&self, config: &ServerConfig) -> io::Result<()> {
         if is_probed(config) { self.eras.remove(key(config)) } else { Ok(()) }
     }
@@ -133,7 +133,7 @@ impl DefinitionCache {
         CachedDefinitions::parse(&config.alias, text.as_bytes())
     }
 
-    /// Stores the definitions of a server, redacted.
+    /// Stores a server's definitions, redacted.
     pub(super) fn store(
         &self,
         config: &ServerConfig,
@@ -142,7 +142,7 @@ impl DefinitionCache {
     ) -> io::Result<()> {
         let text = definitions.to_text(&config.alias, redactor);
         if text.len() > MAX_BYTES {
-            // The file could not be read again, and an older one is out of date.
+            // The file could not be read again, and an older one is outdated.
             return fs::remove_file(self.path(config)).or_else(|error| match error.kind() {
                 io::ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
@@ -175,7 +175,7 @@ impl DefinitionCache {
         Ok(())
     }
 
-    /// Returns the file of a server. Its name depends on the alias and on the command or URL without secrets.
+    /// Returns a server's file. Its name depends on the alias and on the command or URL without secrets.
     fn path(&self, config: &ServerConfig) -> PathBuf {
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let alias: String = config.alias.as_str().chars().map(safe).take(64).collect();
@@ -194,17 +194,17 @@ fn is_private(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0)
 }
 
-/// Updates the modification time of a file, at most once a day.
+/// Updates a file's modification time, at most once a day.
 fn touch(path: &Path) -> io::Result<()> {
     let is_stale = fs::metadata(path)?.modified()?.elapsed().is_ok_and(|age| age > TOUCH_AFTER);
     if is_stale { fs::OpenOptions::new().append(true).open(path)?.set_modified(SystemTime::now()) } else { Ok(()) }
 }
 
-/// Returns the tools of a server as of the last time a bridge listed them, with the names and filters of its current entry. Starts no
-/// server.
+/// Returns a server's tools as a bridge last listed them, with the names and filters from its current entry. Does not start
+/// the server.
 ///
-/// Returns `None` if the server was never listed, is disabled, or its command or URL has changed since. `folder` is that of
-/// [`BridgeBuilder::cache_dir`](super::BridgeBuilder::cache_dir) or [`default_cache_dir`].
+/// Returns `None` if the server was never listed, is disabled, or its command or URL has changed since. `folder` is the
+/// directory passed to [`BridgeBuilder::cache_dir`](super::BridgeBuilder::cache_dir) or [`default_cache_dir`].
 pub fn cached_tools(folder: &Path, entry: &ServerEntry) -> Option<Vec<ToolDefinition>> {
     let ServerSettings::Known(config) = &entry.settings else { return None };
     let shape = ToolShape::new(entry).ok().filter(|_| entry.enabled)?;
@@ -212,12 +212,12 @@ pub fn cached_tools(folder: &Path, entry: &ServerEntry) -> Option<Vec<ToolDefini
     Some(cached.tools.iter().filter_map(|tool| shape.definition(tool)).collect())
 }
 
-/// Returns `true` if the era of a server is detected by a probe.
+/// Returns `true` if a probe detects the server's era.
 fn is_probed(config: &ServerConfig) -> bool {
     config.era == EraChoice::Auto && matches!(config.transport, Transport::Stdio(_) | Transport::Http(_))
 }
 
-/// Returns a hash of the command or URL of a server, without secrets.
+/// Returns a hash of a server's command or URL, without secrets.
 pub(super) fn key(config: &ServerConfig) -> u64 {
     let mut hash = Fnv::default();
     // The separator keeps `a` `bc` and `ab` `c` apart.

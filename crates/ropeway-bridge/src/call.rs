@@ -1,4 +1,4 @@
-//! Opening a bridge from a file, and calling a tool of it by name.
+//! Opening a bridge from a file, and calling its tools by name.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use ropeway_core::envelope::Envelope;
 use ropeway_core::tool::{CallContext, IntoArguments};
 
 impl Bridge {
-    /// Creates a bridge for the servers of a configuration file. Nothing is started.
+    /// Creates a bridge for the servers in a configuration file, without starting them.
     ///
     /// Secrets come from the environment and from a `.env` file next to `path`; use [`Config::load`] for other sources. The file can
     /// name commands to run: only load files that you trust.
@@ -22,7 +22,7 @@ impl Bridge {
         Self::new(Config::load(path.as_ref(), &Secrets::from_env())?)
     }
 
-    /// Returns the tools of all connected servers, under the names that models use.
+    /// Returns all connected servers' tools, under the names that models use.
     ///
     /// The registry is a snapshot: it does not change when a server connects or reports other tools later. It is empty before
     /// [`start`](Self::start).

@@ -18,6 +18,14 @@ type Accept = dyn Fn(&str) -> Result<(), BoxError> + Send + Sync;
 
 /// Watches a file for as long as the bridge exists. `accept` decides whether a text may be used, and `prepare` changes each
 /// configuration before the bridge uses it.
+///
+/// The bridge owns the task: `BridgeState::watcher` holds its abort handle, and a stop, a later watch and the last dropped handle
+/// abort it. The task refers to the bridge weakly and upgrades the reference only between two waits, so it neither keeps the
+/// bridge alive nor holds a lock across an `.await`. It changes the bridge only through `replace_config`, like any other reload.
+///
+/// Between two checks it keeps the stamps of the last text that it read, and the text that `accept` refused, which every check
+/// offers again. A secret callback that may block runs on its own thread. An abort does not end that thread, but its result is
+/// dropped.
 pub(super) async fn watch(
     bridge: Weak<BridgeState>,
     path: PathBuf,
@@ -110,7 +118,7 @@ fn load(path: &Path, secrets: &Secrets, accept: &Arc<Accept>) -> Result<Config, 
     }
 }
 
-/// Uses a configuration. Its servers start in a task of the bridge, so that the next change of the file does not wait for them.
+/// Applies a configuration. Its servers start in a bridge task, so that the next file change does not wait for them.
 fn apply(state: &BridgeState, config: Config) {
     if let Err(error) = state.replace_config(config) {
         state.shared.warn(None, not_reloaded(&chain(&error)));
@@ -121,7 +129,7 @@ fn not_reloaded(cause: &str) -> String {
     format!("configuration not reloaded, using the previous one: {cause}")
 }
 
-/// Modification time and size of each file.
+/// Each file's modification time and size.
 #[derive(Debug, PartialEq)]
 struct FileStamps(BTreeMap<PathBuf, Option<(SystemTime, u64)>>);
 

@@ -1,4 +1,4 @@
-//! Text of a server that goes before a conversation: its instructions, and the resources that the configuration names.
+//! Server text that goes before a conversation: its instructions, and the resources that the configuration names.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ const RESOURCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of resources that one pattern selects.
 const MAX_MATCHES: usize = 256;
 
-/// Returns the context of one server. A sleeping server is started.
+/// Returns one server's context. A sleeping server is started.
 pub(super) async fn context_of(slot: &Arc<ServerSlot>) -> Vec<ContextItem> {
     let settings = &slot.entry.resources;
     if settings.context.is_empty() && !slot.entry.instructions {
         return Vec::new();
     }
-    // A failure shows in the status of the server.
+    // A failure shows in the server's status.
     let _ = slot.wake().await;
     let Some((mcp, info)) = slot.mcp().and_then(|mcp| Some((mcp.clone(), mcp.server_info()?))) else {
         return Vec::new();

@@ -10,7 +10,14 @@ use ropeway_core::event::{Event, EventStream};
 use ropeway_core::sync::lock;
 use ropeway_mcp::Mcp;
 
-/// The resources of one server.
+/// One server's resources, as last read for a conversation.
+///
+/// The slot owns the cache, so a new slot begins with an empty one. A conversation stores what it reads. The listener task, which
+/// [`listen`](Self::listen) spawns, removes what the server reports as changed, and counts up `changes`. A reader notes the count
+/// before its request and passes it to `store`, which discards a read that a change has overtaken.
+///
+/// The two locks are never taken together. The task locks `cached` for one event and releases it before it awaits the next; it
+/// refers to `cached` weakly. Dropping the cache aborts the task.
 #[derive(Debug, Default)]
 pub(super) struct ContextCache {
     cached: Arc<Mutex<CachedResources>>,
@@ -34,7 +41,7 @@ impl ContextCache {
         lock(&self.cached).contents.get(uri).cloned()
     }
 
-    /// Returns the number of changes so far.
+    /// Returns how often the cache was invalidated so far.
     pub(super) fn changes(&self) -> u64 {
         lock(&self.cached).changes
     }
@@ -53,7 +60,7 @@ impl ContextCache {
         }
     }
 
-    /// Starts to follow the events of the server. With `has_secrets`, URIs in events may be redacted.
+    /// Starts to follow the server's events. With `has_secrets`, URIs in events may be redacted.
     pub(super) fn listen(&self, mcp: &Mcp, has_secrets: bool) {
         let mut listener = lock(&self.listener);
         if listener.as_ref().is_none_or(AbortHandle::is_finished) {

@@ -14,9 +14,9 @@ use ropeway_core::tool::{
 
 /// Connects to all servers and returns their tools under the servers' own names.
 ///
-/// Filters and transformers that run over the result therefore see those names; the prefix of the configuration is added by
-/// [`DiscoveredTool::register_exposed`]. Every tool keeps the bridge, and so its connection, alive. [`Bridge::statuses`] reports servers that
-/// could not be connected.
+/// Filters and transformers that run over the result therefore see those names; the configured prefix is added by
+/// [`DiscoveredTool::register_exposed`]. Every tool keeps the bridge, and so its connection, alive. [`Bridge::statuses`] reports
+/// servers that could not be connected.
 ///
 /// # Errors
 ///
@@ -48,9 +48,9 @@ pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<Discove
 
 /// Connects to all servers and adds their tools, with their prefixes, to a registry. They replace tools with the same name.
 ///
-/// Returns the status of each server. The tools keep their connections alive: they work until the last clone of the registry, or
-/// the last registry [without the server](Registry::without_server), is dropped. The registry is not updated when a server changes
-/// its tools; [`Bridge::tools`] is.
+/// Returns each server's status. The tools keep their connections alive: they work until the last registry clone, or the last
+/// registry [without the server](Registry::without_server), is dropped. The registry is not updated when a server changes its
+/// tools; [`Bridge::tools`] is.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Resu
 pub struct DiscoveredTool {
     tool: Arc<dyn Tool>,
     definition: ToolDefinition,
-    /// The definition of the tool as the bridge exposes it.
+    /// The definition that the bridge exposes.
     exposed: ToolDefinition,
     bridge: Bridge,
 }
@@ -104,7 +104,7 @@ impl DiscoveredTool {
         Self { tool: tool.tool(), definition, exposed, bridge: bridge.clone() }
     }
 
-    /// Returns the alias of the server.
+    /// Returns the server alias.
     pub fn server(&self) -> Option<&Alias> {
         match &self.exposed.origin {
             Origin::Server { server, .. } => Some(server),
@@ -112,8 +112,8 @@ impl DiscoveredTool {
         }
     }
 
-    /// Returns the name under which [`register_exposed`](Self::register_exposed) adds the tool: with the prefix of the configuration, and valid
-    /// for every model.
+    /// Returns the name under which [`register_exposed`](Self::register_exposed) adds the tool: with the configured prefix, and
+    /// valid for every model.
     pub fn exposed_name(&self) -> &str {
         &self.exposed.name
     }
@@ -146,7 +146,7 @@ impl DiscoveredTool {
         let shape = ToolShape::plain(server).with_prefix("").with_transformer(Arc::new(transformer));
         let tool = shape.apply(Arc::new(self))?;
         let mut definition = tool.definition().clone();
-        // Locks and approvals compare the definition of the server.
+        // Locks and approvals compare the server's own definition.
         let original = exposed.provenance.original.clone().or(definition.provenance.original.take());
         definition.provenance = Provenance { original, ..exposed.provenance };
         let name = if definition.name == own_name {
@@ -161,7 +161,7 @@ impl DiscoveredTool {
     /// Adds the tool to a registry under its [exposed name](Self::exposed_name). Returns the collision with a tool
     /// that had the name, if any.
     ///
-    /// [`Registry::register`] adds it under the name of its definition instead, without the prefix.
+    /// [`Registry::register`] adds it under its definition's name instead, without the prefix.
     #[doc(alias = "registerMCPTool")]
     pub fn register_exposed(self, tools: &mut Registry) -> Option<Collision> {
         tools.register(Arc::new(Self { definition: self.exposed.clone(), ..self }))

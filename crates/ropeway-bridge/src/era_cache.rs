@@ -16,23 +16,23 @@ use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 use ropeway_core::sync::lock;
 use ropeway_mcp::Era;
 
-/// Version of the file format.
+/// File format version.
 const VERSION: u64 = 1;
 
-/// Maximum size of the file in bytes.
+/// Maximum file size in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Maximum number of servers; the oldest entries are removed.
 const MAX_SERVERS: usize = 256;
 
-/// Lifetime of an entry. A server that is updated to the modern era is probed after this time, or as soon as it refuses the legacy
+/// Entry lifetime. A server that is updated to the modern era is probed after this time, or as soon as it refuses the legacy
 /// handshake.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Age after which an entry is renewed.
 const RENEW_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Eras of servers, by the key of their command or URL. Only legacy servers are stored: for a modern server, the probe is the
+/// Server eras, by a key for their command or URL. Only legacy servers are stored: for a modern server, the probe is the
 /// handshake.
 #[derive(Debug)]
 pub(super) struct EraCache {
@@ -44,7 +44,7 @@ pub(super) struct EraCache {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct EraFile {
     version: u64,
-    /// Unix time of the last legacy handshake, by key in hexadecimal digits.
+    /// When the last legacy handshake took place, in Unix time, by key in hexadecimal digits.
     legacy: BTreeMap<String, u64>,
 }
 
@@ -53,7 +53,7 @@ impl EraCache {
         Self { file, file_contents: Mutex::default() }
     }
 
-    /// Returns the cached era of a server, if any.
+    /// Returns a server's cached era, if any.
     pub(super) fn load(&self, key: u64) -> Option<Era> {
         let mut known = lock(&self.file_contents);
         known.get_or_insert_with(|| self.read()).age(key).filter(|age| *age < LIFETIME).map(|_| Era::Legacy)
@@ -92,7 +92,7 @@ impl EraCache {
         replace_file(&self.file, text.as_bytes(), ReplaceOptions::private().without_sync()).map(drop)
     }
 
-    /// Reads the file. A file that is missing, too large or of another version counts as empty.
+    /// Reads the file. A file that is missing, too large or in another version counts as empty.
     fn read(&self) -> EraFile {
         let read = || {
             let text = read_regular(&self.file, MAX_BYTES).ok()?;
@@ -103,7 +103,7 @@ impl EraCache {
 }
 
 impl EraFile {
-    /// Returns the age of an entry. Entries from the future are ignored.
+    /// Returns an entry's age. Entries from the future are ignored.
     fn age(&self, key: u64) -> Option<Duration> {
         let at = *self.legacy.get(&name(key))?;
         now().checked_sub(at).map(Duration::from_secs)

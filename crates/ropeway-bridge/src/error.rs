@@ -1,4 +1,4 @@
-//! Errors of a bridge.
+//! Bridge errors.
 
 use ropeway_config::ConfigError;
 use ropeway_core::tool::{Alias, BoxError};
@@ -11,10 +11,10 @@ pub enum BridgeError {
     /// The configuration file is invalid or cannot be read.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The tool settings of a server are invalid.
+    /// A server's tool settings are invalid.
     #[error("invalid tool settings of server `{server}`")]
     Settings {
-        /// Alias of the server.
+        /// Server alias.
         server: Alias,
         /// The invalid setting.
         #[source]
@@ -29,7 +29,7 @@ pub enum BridgeError {
     /// A required server could not be connected.
     #[error("required server `{server}` is not available")]
     Required {
-        /// Alias of the server.
+        /// Server alias.
         server: Alias,
         /// Why the connection failed.
         #[source]
@@ -38,15 +38,15 @@ pub enum BridgeError {
     /// A required server lacks secrets.
     #[error("required server `{server}` lacks secrets: {} not set", names(.secrets))]
     RequiredSecrets {
-        /// Alias of the server.
+        /// Server alias.
         server: Alias,
-        /// Names of the missing secrets.
+        /// Missing secret names.
         secrets: Vec<String>,
     },
-    /// The entry of a required server has a key that is not supported.
+    /// A required server's entry has a key that is not supported.
     #[error("required server `{server}` cannot be started: {reason}")]
     RequiredInvalid {
-        /// Alias of the server.
+        /// Server alias.
         server: Alias,
         /// The key and its position in the file.
         reason: String,

@@ -1,4 +1,4 @@
-//! Checks of this module's parsers, for the fuzz targets.
+//! Checks for this crate's parsers, for the fuzz targets.
 
 use super::cache::CachedDefinitions;
 use ropeway_core::secret::Redactor;

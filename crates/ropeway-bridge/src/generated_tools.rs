@@ -1,4 +1,4 @@
-//! Tools with which models access the resources and prompts of a server.
+//! Tools with which models access a server's resources and prompts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ropeway_core::tool::{
 };
 use ropeway_mcp::{Mcp, Prompt};
 
-/// Returns the connection of the server, if it is started.
+/// Returns the server's connection, if it is started.
 pub(super) type Connection = Arc<dyn Fn() -> Option<Mcp> + Send + Sync>;
 
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ enum ToolAction {
     GetPrompt(String),
 }
 
-/// A tool of the bridge for a resource or a prompt of a server.
+/// A bridge tool for a server's resource or prompt.
 struct GeneratedTool {
     definition: ToolDefinition,
     server: Alias,
@@ -29,7 +29,7 @@ struct GeneratedTool {
     connection: Connection,
 }
 
-/// Returns the tools that the entry enables. A tool of the server with the same name takes precedence.
+/// Returns the tools that the entry enables. A server tool with the same name takes precedence.
 pub(super) fn generate(
     entry: &ServerEntry,
     connection: &Connection,

@@ -1,4 +1,4 @@
-//! The handle of a bridge.
+//! The bridge handle.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::{Alias, BoxError, BoxFuture, CallError};
 use ropeway_mcp::Mcp;
 
-/// The tools of a bridge, and the status of each server.
+/// A bridge's tools, and each server's status.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolListing {
-    /// The tools of all servers.
+    /// All servers' tools.
     pub registry: Registry,
-    /// Status of each server, in the order of the configuration.
+    /// Each server's status, in configuration order.
     pub statuses: Vec<ServerStatus>,
     /// Differences from the lock, if the bridge [has one](super::BridgeBuilder::lock).
     pub differences: Vec<Difference>,
@@ -41,8 +41,8 @@ pub struct ToolListing {
 /// [`ServerStatus`] per server. A server that fails to start is retried in the background, unless it is marked `required`, in which
 /// case `start` returns an error.
 ///
-/// Cloning a bridge is cheap. Dropping the last clone closes all connections and terminates stdio servers, except those that another
-/// bridge shares or an [`Mcp`] of this bridge still uses.
+/// Cloning a bridge is cheap. Dropping the last clone closes all connections and terminates stdio servers, except those that
+/// another bridge shares or an [`Mcp`] from this bridge still uses.
 ///
 /// # Examples
 ///
@@ -115,19 +115,19 @@ impl Bridge {
         self.state.slots()
     }
 
-    /// Returns the current tools, and the status of each server. The registry is empty before [`start`](Self::start).
+    /// Returns the current tools, and each server's status. The registry is empty before [`start`](Self::start).
     pub fn tools(&self) -> ToolListing {
         let (registry, statuses) = self.state.registry();
         let differences = self.slots().iter().flat_map(|slot| slot.differences()).collect();
         ToolListing { registry, statuses, differences }
     }
 
-    /// Returns the status of each server, in the order of the configuration.
+    /// Returns each server's status, in configuration order.
     pub fn statuses(&self) -> Vec<ServerStatus> {
         self.slots().iter().map(|slot| self.state.status(slot, slot.snapshot())).collect()
     }
 
-    /// Pings all servers concurrently, with a timeout of five seconds.
+    /// Pings all servers concurrently, with a five-second timeout.
     pub async fn health_check(&self) -> BridgeHealth {
         self.health_check_within(PING_TIMEOUT).await
     }
@@ -138,10 +138,10 @@ impl Bridge {
         BridgeHealth { servers: join_all(slots.iter().map(|slot| ServerHealth::of(slot, timeout))).await }
     }
 
-    /// Returns the events of all servers, from now on.
+    /// Returns all servers' events, from now on.
     ///
-    /// [`start`](Self::start) and [`reload`](Self::reload) emit the warnings of the configuration, and one for each skipped server,
-    /// as [`Event::Warning`](ropeway_core::event::Event::Warning). A stream that is opened after `start` begins with them.
+    /// [`start`](Self::start) and [`reload`](Self::reload) emit the configuration warnings, and one for each skipped server, as
+    /// [`Event::Warning`](ropeway_core::event::Event::Warning). A stream that is opened after `start` begins with them.
     pub fn events(&self) -> EventStream {
         self.state.shared.listen()
     }
@@ -169,7 +169,7 @@ impl Bridge {
         }
     }
 
-    /// Returns the aliases of the servers, in the order of the configuration.
+    /// Returns the server aliases, in configuration order.
     pub fn servers(&self) -> Vec<Alias> {
         self.slots().iter().map(|slot| slot.alias().clone()).collect()
     }
@@ -180,7 +180,7 @@ impl Bridge {
         slots.iter().filter(|slot| slot.snapshot().version > 0).map(|slot| slot.alias().clone()).collect()
     }
 
-    /// Returns the last error of each server that failed, also if it is connected again.
+    /// Returns the last error for each server that failed, even if it is connected again.
     pub fn last_failures(&self) -> Vec<(Alias, String)> {
         let slots = self.slots();
         slots.iter().filter_map(|slot| Some((slot.alias().clone(), slot.last_error()?.message))).collect()

@@ -1,4 +1,4 @@
-//! Health of the servers of a bridge.
+//! Health of a bridge's servers.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,22 +13,22 @@ use ropeway_core::error_chain::chain;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::Era;
 
-/// Default timeout of a ping.
+/// Default ping timeout.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Health of the servers of a bridge, as returned by [`Bridge::health_check`](super::Bridge::health_check).
+/// Health of a bridge's servers, as returned by [`Bridge::health_check`](super::Bridge::health_check).
 ///
 /// In JSON, [`is_healthy`](Self::is_healthy) is `healthy` and [`is_running_healthy`](Self::is_running_healthy) is `running_healthy`;
 /// `well` and `running_well` are their former names.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BridgeHealth {
-    /// Health of each server, in the order of the configuration.
+    /// Each server's health, in configuration order.
     pub servers: Vec<ServerHealth>,
 }
 
 impl BridgeHealth {
-    /// Returns `true` if every server of the configuration responds, is lazy and not started yet, or is disabled.
+    /// Returns `true` if every configured server responds, is lazy and not started yet, or is disabled.
     pub fn is_healthy(&self) -> bool {
         self.servers.iter().all(ServerHealth::is_healthy)
     }
@@ -53,15 +53,15 @@ impl Serialize for BridgeHealth {
     }
 }
 
-/// Health of one server.
+/// One server's health.
 ///
-/// In JSON, [`state`](Self::state) is `status`; `verdict` is its former name, and `noise` that of `invalid_lines`.
+/// In JSON, [`state`](Self::state) is `status`; `verdict` is its former name, and `noise` is the former name for `invalid_lines`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerHealth {
-    /// Alias of the server.
+    /// Server alias.
     pub server: Alias,
-    /// State of the server.
+    /// Server state.
     pub state: ServerState,
     /// Transport: `stdio`, `http`, `sse` or `in-process`; `None` if the entry is disabled or invalid.
     pub transport: Option<&'static str>,
@@ -69,11 +69,11 @@ pub struct ServerHealth {
     pub name: Option<String>,
     /// Version that the server reports.
     pub version: Option<String>,
-    /// Protocol era of the connection.
+    /// The connection's protocol era.
     pub era: Option<Era>,
     /// Negotiated protocol version; `None` if the server is not connected.
     pub protocol_version: Option<String>,
-    /// Round-trip time of the ping; `None` if it failed.
+    /// Ping round-trip time; `None` if it failed.
     pub latency: Option<Duration>,
     /// Number of exposed tools.
     pub tools: usize,
@@ -85,9 +85,9 @@ pub struct ServerHealth {
     pub last_error_ago: Option<Duration>,
     /// Last lines of the process's stderr.
     pub stderr: Vec<String>,
-    /// Number of lines on stdout that are not JSON-RPC messages.
+    /// How many stdout lines are not JSON-RPC messages.
     pub invalid_lines: u64,
-    /// Number of entries that share the connection, in all bridges with the same [`ProcessPool`](crate::ProcessPool).
+    /// How many entries share the connection, in all bridges with the same [`ProcessPool`](crate::ProcessPool).
     pub users: usize,
 }
 

@@ -10,10 +10,10 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::{Handlers, Mcp};
 
-/// Capacity of a connection's event channel. Its few listeners keep up, and a large channel would take megabytes.
+/// Event channel capacity per connection. Its few listeners keep up, and a large channel would take megabytes.
 const EVENT_CAPACITY: usize = 32;
 
-/// The processes of stdio servers, one for all entries whose command and settings are equal.
+/// Stdio server processes, one for all entries whose command and settings are equal.
 ///
 /// Each [`Bridge`](crate::Bridge) has its own pool, unless [`BridgeBuilder::process_pool`](crate::BridgeBuilder::process_pool) gives
 /// the same one to several bridges. Cloning a pool is cheap, and all clones are the same pool. The pool does not keep a process alive:
@@ -49,7 +49,7 @@ struct PoolEntry {
     users: usize,
 }
 
-/// Settings that must be equal for two entries to share a process. Timeouts are set per call; limits and retries are those of the
+/// Settings that must be equal for two entries to share a process. Timeouts are set per call; limits and retries come from the
 /// first entry.
 struct PoolKey {
     server: StdioServer,
@@ -79,7 +79,7 @@ pub(super) struct SharedConnection {
     alias: Alias,
     events: Events,
     is_released: bool,
-    /// Forwards the events of the connection under the alias of this entry.
+    /// Forwards the connection's events under this entry's alias.
     relay: Arc<Relay>,
 }
 
@@ -105,12 +105,13 @@ impl SharedConnection {
         &self.mcp
     }
 
-    /// Returns the relay of the connection's events. A call holds it, so its last event is forwarded even if a stop ends the call.
+    /// Returns the relay for the connection's events. A call holds it, so its last event is forwarded even if a stop ends the
+    /// call.
     pub(super) fn relay(&self) -> Arc<Relay> {
         self.relay.clone()
     }
 
-    /// Returns the number of references to the connection.
+    /// Returns how many references to the connection exist.
     pub(super) fn users(&self) -> usize {
         let entries = lock(&self.pool.entries);
         entries.iter().find(|entry| Arc::ptr_eq(&entry.mcp, &self.mcp)).map_or(1, |entry| entry.users)

@@ -1,4 +1,4 @@
-//! Replaces the configuration of a running bridge.
+//! Replaces a running bridge's configuration.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct ReloadReport {
     pub kept: Vec<Alias>,
 }
 
-/// A configuration that is in use, and whose servers are being started and stopped by a task of the bridge.
+/// A configuration that is in use, while a bridge task starts and stops its servers.
 pub(super) struct StartedReload {
     report: ReloadReport,
     /// Closed when all servers are stopped, and started or have failed.
@@ -44,13 +44,13 @@ struct SlotChanges {
     turn: ReloadTurn,
 }
 
-/// The place of a reload in the order of reloads. Servers are stopped in this order, so that no server is started before the one that it
-/// replaces has stopped, even if several reloads follow each other.
+/// A reload's turn. Reloads stop their servers one after the other, so that no server starts before the one that it replaces has
+/// stopped, even if several reloads follow each other.
 #[derive(Clone)]
 struct ReloadTurn {
     /// Closed when the previous reload has stopped its servers.
     previous: Option<watch::Receiver<()>>,
-    /// Dropped by each change of this reload when it has stopped its server.
+    /// Dropped by each change in this reload when it has stopped its server.
     _stopped: watch::Sender<()>,
 }
 
@@ -71,9 +71,9 @@ impl BridgeState {
         servers.collisions != config.collisions || !entries.eq(&config.servers)
     }
 
-    /// Replaces the configuration, and emits the event. A task of the bridge starts and stops the servers.
+    /// Replaces the configuration, and emits the event. A bridge task starts and stops the servers.
     pub(super) fn replace_config(&self, config: Config) -> Result<StartedReload, BridgeError> {
-        // Events are emitted in the order of the reloads.
+        // Events are emitted in reload order.
         let mut reloads = lock(&self.reloads);
         let Config { servers: entries, collisions, warnings, .. } = config;
         let mut servers = lock(&self.servers);
@@ -143,7 +143,7 @@ impl StartedReload {
     }
 }
 
-/// The tasks that start and stop the servers of new configurations.
+/// The tasks that start and stop servers after a reload.
 #[derive(Default)]
 pub(super) struct Reloads {
     tasks: JoinSet<()>,

@@ -1,4 +1,4 @@
-//! Handles to the servers of a bridge: their connections, definitions and state, for programs that serve them on.
+//! Handles to a bridge's servers: their connections, definitions and state, for programs that serve them on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use ropeway_mcp::{Handlers, Mcp};
 /// One server at one moment.
 #[derive(Debug)]
 pub struct ServerView {
-    /// Alias of the server.
+    /// Server alias.
     pub alias: Alias,
     /// Its entry in the configuration.
     pub entry: Arc<ServerEntry>,
@@ -40,7 +40,7 @@ pub struct ServerView {
     pub mcp: Option<Mcp>,
     /// The tools, if they are listed.
     pub tools: Vec<CheckedTool>,
-    /// Changes with every change of the tools.
+    /// Changes whenever the tools change.
     pub version: u64,
     /// Changes when the server is stopped, or restarted with other settings. Isolated connections are outdated then.
     pub slot: u64,
@@ -73,7 +73,7 @@ impl ServerView {
         }
     }
 
-    /// Returns the definition of one of the tools under its name without a prefix.
+    /// Returns a tool's definition under its name without a prefix.
     pub fn definition(&self, tool: &CheckedTool) -> Option<ToolDefinition> {
         let exposed = tool.definition();
         let original = match &exposed.provenance.original {
@@ -89,13 +89,13 @@ impl ServerView {
 /// A server that users can sign in to.
 #[derive(Clone, Debug)]
 pub struct SignInTarget {
-    /// URL of the server.
+    /// Server URL.
     pub url: String,
     /// Its OAuth settings.
     pub settings: OAuthSettings,
 }
 
-/// Returns the settings of a server with a URL.
+/// Returns the settings for a server with a URL.
 fn http_server(config: &ServerConfig) -> Option<&HttpServer> {
     match &config.transport {
         Transport::Http(server) | Transport::Sse(server) => Some(server),
@@ -104,25 +104,32 @@ fn http_server(config: &ServerConfig) -> Option<&HttpServer> {
 }
 
 /// The right to send requests to a server until it is stopped.
+///
+/// The caller owns the lease, which does not keep the bridge alive. It has no lock and no task. It is valid until the bridge
+/// stops the server: [`guard`](Self::guard) then ends a running request with [`CallError::Stopped`], and refuses later ones with
+/// [`CallError::NotConnected`]. A reload that lets a new entry take over the process leaves the lease valid.
+///
+/// A lease forwards the connection's events to the bridge as long as it exists. Dropping it drops one handle to the connection,
+/// which closes with the last one.
 #[derive(Debug)]
 pub struct ServerLease {
     /// The connection.
     pub mcp: Mcp,
     alias: Alias,
     shutdown: Arc<ShutdownSignal>,
-    /// Idle and total timeout, if those of the connection do not apply.
+    /// Idle and total timeout, if the connection's own do not apply.
     timeouts: Option<(Duration, Duration)>,
-    /// Forwards the events of the connection.
+    /// Forwards the connection's events.
     _relay: Option<Arc<Relay>>,
 }
 
 impl ServerLease {
-    /// Returns the alias of the server.
+    /// Returns the server alias.
     pub fn alias(&self) -> &Alias {
         &self.alias
     }
 
-    /// Returns the context of a request, with the timeouts of the server.
+    /// Returns the context for a request, with the server's timeouts.
     pub fn context(&self) -> CallContext {
         let cx = CallContext::default().with_stop(self.shutdown.token());
         if self.timeouts.is_some() { with_timeouts(&cx, self.timeouts) } else { cx }
@@ -138,7 +145,7 @@ impl ServerLease {
 }
 
 impl Bridge {
-    /// Returns all servers, in the order of the configuration.
+    /// Returns all servers, in configuration order.
     pub fn views(&self) -> Vec<ServerView> {
         let view = |slot: Arc<ServerSlot>| {
             let snapshot = slot.snapshot();
@@ -156,22 +163,23 @@ impl Bridge {
         self.state.slots().into_iter().map(view).collect()
     }
 
-    /// Returns the channel of the bridge's events.
+    /// Returns the bridge's event channel.
     pub fn event_channel(&self) -> Events {
         self.state.shared.events.clone()
     }
 
-    /// Returns the secrets of all servers and of the host.
+    /// Returns the secrets of all servers and the host.
     pub fn secrets(&self) -> Redactor {
         self.state.shared.secrets()
     }
 
-    /// Returns a receiver that is notified when the tools or the state of a server change.
+    /// Returns a receiver that is notified when a server's tools or state change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.state.shared.changes()
     }
 
-    /// Returns the connection for a request, for a call of one of the server's tools if `own_name` is given. Starts a lazy server.
+    /// Returns the connection for a request, for a call to one of the server's tools if `own_name` is given. Starts a lazy
+    /// server.
     pub async fn connect_for(&self, alias: &Alias, own_name: Option<&str>) -> Result<ServerLease, CallError> {
         let mut slot = self.slot(alias)?;
         loop {
@@ -190,7 +198,7 @@ impl Bridge {
         }
     }
 
-    /// Returns a separate connection to a server, not connected yet: the process or session of one client.
+    /// Returns a separate connection to a server, not connected yet: one client's process or session.
     ///
     /// It closes with its last handle. [`connect_isolated`](Self::connect_isolated) sends requests to it.
     pub fn isolated(&self, alias: &Alias, handlers: Handlers) -> Option<Mcp> {
@@ -220,14 +228,14 @@ impl Bridge {
         reported(&slot, own_name, lease(&slot, own_name, connect).await)
     }
 
-    /// Returns `true` if a server listed a tool of this name when it was connected the last time, according to the cache.
+    /// Returns `true` if, according to the cache, a server listed a tool with this name when it was last connected.
     pub fn remembers_tool(&self, alias: &Alias, own_name: &str) -> bool {
         let Ok(slot) = self.slot(alias) else { return false };
         let cached = slot.config().and_then(|config| slot.load_definitions(config));
         cached.is_some_and(|cached| cached.tools.iter().any(|tool| tool.name == own_name))
     }
 
-    /// Returns the limits of a server on the requests of all clients.
+    /// Returns a server's limits on requests from all clients.
     pub fn request_limits(&self, alias: &Alias) -> ServerLimits {
         match self.slot(alias).map(|slot| slot.entry.clone()) {
             Ok(entry) => match &entry.settings {
@@ -238,12 +246,12 @@ impl Bridge {
         }
     }
 
-    /// Returns whether the clients of a gateway share the connection to a server.
+    /// Returns whether a gateway's clients share the connection to a server.
     pub fn isolation(&self, alias: &Alias) -> Isolation {
         self.slot(alias).map(|slot| slot.entry.isolation).unwrap_or_default()
     }
 
-    /// Returns `true` if each principal of a gateway has its own tokens for a server.
+    /// Returns `true` if each gateway principal has its own tokens for a server.
     pub fn has_principal_tokens(&self, alias: &Alias) -> bool {
         let Some(slot) = self.slot(alias).ok() else { return false };
         match slot.config().and_then(http_server).and_then(|server| server.auth.as_ref()) {
@@ -252,7 +260,7 @@ impl Bridge {
         }
     }
 
-    /// Returns `true` if only principals can list the tools of a server, because the shared account has no tokens and has never
+    /// Returns `true` if only principals can list a server's tools, because the shared account has no tokens and has never
     /// listed them. Tools that it has listed stay exposed.
     pub fn needs_principal_list(&self, alias: &Alias) -> bool {
         let needs_list = |slot: Arc<ServerSlot>| {
@@ -263,12 +271,12 @@ impl Bridge {
         self.slot(alias).is_ok_and(needs_list) && self.has_principal_tokens(alias)
     }
 
-    /// Returns `true` if only principals can list the tools of a server, and none has done so.
+    /// Returns `true` if only principals can list a server's tools, and none has done so.
     pub fn is_unlisted(&self, alias: &Alias) -> bool {
         self.needs_principal_list(alias) && self.slot(alias).is_ok_and(|slot| slot.snapshot().version == 0)
     }
 
-    /// Lists the tools of a server with the tokens of an account. They stay exposed until the shared account lists its own.
+    /// Lists a server's tools with an account's tokens. They stay exposed until the shared account lists its own.
     pub async fn list_with_account(&self, alias: &Alias, account: &str) -> Result<(), CallError> {
         let slot = self.slot(alias)?;
         let mcp = self.isolated(alias, Handlers::new().with_account(account));
@@ -283,7 +291,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Returns the URL and the settings of a server that users can sign in to.
+    /// Returns the URL and settings for a server that users can sign in to.
     pub fn sign_in_target(&self, alias: &Alias) -> Option<SignInTarget> {
         let slot = self.slot(alias).ok()?;
         let server = slot.config().and_then(http_server)?;
@@ -309,7 +317,7 @@ impl Bridge {
         servers
     }
 
-    /// Applies changed tokens of the shared account: the server is connected again. A lazy server stays asleep.
+    /// Applies the shared account's changed tokens: the server is connected again. A lazy server stays asleep.
     pub async fn reconnect_with_tokens(&self, alias: &Alias) {
         let is_asleep = |slot: &Arc<ServerSlot>| matches!(slot.snapshot().state, ServerState::Cached { .. });
         let Some(slot) = self.slot(alias).ok().filter(|slot| !is_asleep(slot)) else { return };
@@ -325,7 +333,7 @@ impl Bridge {
 
     /// Restarts a server: ends its process or session, and connects again. A lazy server that has not run yet is started.
     ///
-    /// Calls in flight fail, also those of other entries that share the process; later ones wait. See [`Mcp::restart`].
+    /// Calls in flight fail, as do calls from other entries that share the process; later ones wait. See [`Mcp::restart`].
     pub async fn restart(&self, alias: &Alias, reason: &str) -> Result<(), CallError> {
         let slot = self.slot(alias)?;
         if matches!(slot.snapshot().state, ServerState::Cached { .. }) {
@@ -341,7 +349,7 @@ impl Bridge {
         mcp.connect().await.map_err(|error| call_error(alias, error))
     }
 
-    /// Returns the number of a server's [slot](ServerView::slot).
+    /// Returns a server's [slot](ServerView::slot) number.
     pub fn slot_id(&self, alias: &Alias) -> Option<u64> {
         self.slot(alias).ok().map(|slot| slot.id)
     }
@@ -377,7 +385,7 @@ async fn lease(
     }
 }
 
-/// Reports the failure of a call.
+/// Reports a failed call.
 fn reported(
     slot: &ServerSlot,
     own_name: Option<&str>,

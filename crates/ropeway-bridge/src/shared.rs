@@ -1,4 +1,4 @@
-//! State that all servers of a bridge share.
+//! State that all servers in a bridge share.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,6 +15,15 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::Handlers;
 
+/// State that a bridge and its slots share.
+///
+/// The bridge and each slot own it, so it outlives the bridge while a call still holds its slot. Building and reloading a bridge
+/// write `secrets` and `notices`; starting and stopping it set only whether the notices were emitted. Every change to a server
+/// counts up `changes`.
+///
+/// The two locks are never taken together, and no method is async. `notices` stays locked while its events are emitted and while
+/// a listener subscribes, so that a new listener neither misses a warning nor receives it twice. Dropping the state ends the
+/// receivers of `changes`; it closes no connection, since the slots own those.
 #[derive(Debug)]
 pub(super) struct BridgeShared {
     pub(super) handlers: Handlers,
@@ -22,20 +31,19 @@ pub(super) struct BridgeShared {
     pub(super) cache: Option<DefinitionCache>,
     /// The accepted tools, and the policy for tools that differ from them.
     pub(super) lock: Option<(Lock, LockPolicy)>,
-    /// Counts changes to the tools or the state of any server.
+    /// Counts changes to any server's tools or state.
     changes: watch::Sender<u64>,
     notices: Mutex<Notices>,
-    /// Secrets of the host, which are kept out of the cache like those of the servers.
+    /// The host's secrets, which are kept out of the cache like server secrets.
     host_secrets: Redactor,
-    /// All secrets that are kept out of the cache.
+    /// All secrets that the cache must not contain.
     secrets: Mutex<Redactor>,
-    /// The processes of the servers.
     pub(super) pool: ProcessPool,
     /// Starts servers with a sandbox.
     launcher: Option<SandboxLauncher>,
 }
 
-/// Warnings of the configuration.
+/// Configuration warnings.
 #[derive(Debug, Default)]
 struct Notices {
     events: Vec<Event>,
@@ -65,7 +73,7 @@ impl BridgeShared {
         Self { launcher, ..self }
     }
 
-    /// Returns the settings of a connection, with the launcher of this bridge.
+    /// Returns the connection settings, with this bridge's launcher.
     pub(super) fn connection_config(&self, config: &ServerConfig) -> ServerConfig {
         match &self.launcher {
             Some(launcher) => config.clone().with_sandbox_launcher(launcher.program()),
@@ -73,8 +81,7 @@ impl BridgeShared {
         }
     }
 
-    /// Sets the secrets of all servers. A server may repeat the secret of another one, so each entry of the cache is redacted with
-    /// all of them.
+    /// Sets all server secrets. A server may repeat another one's secret, so each cache entry is redacted with all of them.
     pub(super) fn set_secrets<'a>(&self, secrets: impl Iterator<Item = &'a Redactor>) {
         *lock(&self.secrets) = secrets.fold(self.host_secrets.clone(), |all, secrets| all.with(secrets));
     }
@@ -83,13 +90,13 @@ impl BridgeShared {
         lock(&self.secrets).clone()
     }
 
-    /// Returns how the sandbox of a server exceeds the accepted one, if it does.
+    /// Returns how a server's sandbox exceeds the accepted one, if it does.
     pub(super) fn widened_sandbox(&self, entry: &ServerEntry) -> Option<String> {
         let (lock, _) = self.lock.as_ref()?;
         lock.widened_sandbox(entry)
     }
 
-    /// Returns why a strict lock prevents the start of a server.
+    /// Returns why a strict lock prevents a server from starting.
     pub(super) fn start_refusal(&self, entry: &ServerEntry) -> Option<String> {
         let (lock, _) = self.lock.as_ref().filter(|_| self.is_strict())?;
         lock.start_refusal(entry)
@@ -109,8 +116,8 @@ impl BridgeShared {
         self.changes.subscribe()
     }
 
-    /// Replaces the warnings of the configuration. `skipped` are servers that are not started, each with its warning. The warnings
-    /// are emitted by the next start, or now if the bridge is started.
+    /// Replaces the configuration warnings. `skipped` are servers that are not started, each with its warning. The
+    /// warnings are emitted by the next start, or now if the bridge is started.
     pub(super) fn set_notices(&self, warnings: Vec<String>, skipped: Vec<(Alias, String)>) {
         let mut servers: HashMap<&str, &Alias> =
             skipped.iter().map(|(server, message)| (message.as_str(), server)).collect();
@@ -128,7 +135,7 @@ impl BridgeShared {
         }
     }
 
-    /// Emits the warnings of the configuration, once per start.
+    /// Emits the configuration warnings, once per start.
     pub(super) fn emit_notices(&self) {
         let mut notices = lock(&self.notices);
         if !std::mem::replace(&mut notices.emitted, true) {
@@ -136,7 +143,7 @@ impl BridgeShared {
         }
     }
 
-    /// Makes the next start emit the warnings of the configuration again.
+    /// Makes the next start emit the configuration warnings again.
     pub(super) fn reset_notices(&self) {
         lock(&self.notices).emitted = false;
     }
@@ -149,7 +156,7 @@ impl BridgeShared {
         }
     }
 
-    /// Returns a stream of events. After a start, it begins with the warnings that the start emitted.
+    /// Returns an event stream. After a start, it begins with the warnings that the start emitted.
     pub(super) fn listen(&self) -> EventStream {
         let notices = lock(&self.notices);
         let earlier = if notices.emitted { notices.events.clone() } else { Vec::new() };

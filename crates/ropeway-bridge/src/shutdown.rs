@@ -2,7 +2,13 @@
 
 use ropeway_core::tool::{Alias, CallError, CancelToken};
 
-/// Stops the calls of a server. Cannot be reset.
+/// Stops a server's calls. Cannot be reset.
+///
+/// A slot owns the signal and shares it with its tools and leases, which may outlive the slot. It is triggered when the slot is
+/// stopped or aborted, and stays so; a restart creates a slot with a new signal. It needs no lock: the state is a `watch`
+/// channel, and [`guard`](Self::guard) polls it before the work, so that no work proceeds after the trigger.
+///
+/// Dropping the signal triggers nothing. A slot that hands its process to a successor is dropped while its calls continue.
 #[derive(Debug)]
 pub(super) struct ShutdownSignal(CancelToken);
 
@@ -14,7 +20,7 @@ pub(super) enum Interrupted {
 }
 
 impl Interrupted {
-    /// Returns the error of an interrupted call.
+    /// Returns the error for an interrupted call.
     pub(super) fn into_error(self, server: Alias) -> CallError {
         match self {
             Self::BeforeStart => CallError::NotConnected { server },

@@ -1,4 +1,4 @@
-//! One server of a bridge: its entry, its connection and its tools.
+//! One server in a bridge: its entry, its connection and its tools.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +23,21 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::{Alias, CallError, Tool};
 use ropeway_mcp::{ConnectError, ConnectErrorKind, ConnectionState, Mcp};
 
-/// Wraps a tool of the connection for use outside of the bridge.
+/// Wraps a connection's tool for use outside the bridge.
 pub(super) type WrapTool = fn(Arc<dyn Tool>, &Arc<ServerSlot>) -> Arc<dyn Tool>;
 
-/// One server of a bridge.
+/// One server in a bridge.
+///
+/// The bridge's `ServerSet` owns the slot; a stop or a changed entry replaces it with a new one. The `follow` task and the
+/// exposed tools refer to it weakly, and a call holds it only until the server is connected. Its states are those of [`Phase`].
+///
+/// `start`, `wake`, `queue` and `take_connection` write `phase`. The task writes `listing` and `tools`, a cached start and a
+/// principal's list also write `tools`, and a stop ends a pending `listing`. `start` exposes cached tools while it holds `phase`,
+/// so `phase` is locked before `tools` and before the pool's lock. `last_error` is locked alone. No lock is held across an
+/// `.await`: `follow` requests a list first, and then locks.
+///
+/// Dropping the slot aborts the task and releases the connection, which closes with its last user. It does not interrupt calls:
+/// `stop` and `abort` trigger `shutdown` for that.
 pub(super) struct ServerSlot {
     /// Unique within the process.
     pub(super) id: u64,
@@ -41,11 +52,11 @@ pub(super) struct ServerSlot {
     pub(super) tools: Mutex<SlotTools>,
     pub(super) context_cache: ContextCache,
     last_error: Mutex<Option<LastError>>,
-    /// Whether the exposed tools were listed with the tokens of one user, not by this connection.
+    /// Whether the exposed tools were listed with one user's tokens, not by this connection.
     pub(super) is_listed_by_principal: AtomicBool,
 }
 
-/// Lifecycle of a slot.
+/// A slot's lifecycle.
 pub(super) enum Phase {
     /// Not started.
     Idle,
@@ -68,25 +79,25 @@ impl Phase {
     }
 }
 
-/// Result of the first connection attempt, and of the last `tools/list` request.
+/// Result of the first connection attempt and the last `tools/list` request.
 #[derive(Clone, Debug)]
 pub(super) enum ListingState {
     /// The first attempt is in progress.
     Pending,
     /// The first attempt failed; the connection is retried.
     ConnectFailed(ConnectError),
-    /// The tools are those of the server.
+    /// The server has listed its tools.
     Listed,
     /// The server is connected, but listing its tools failed. The request is retried.
     ListFailed(String),
-    /// The slot was stopped before the end of the first attempt.
+    /// The slot was stopped before the first attempt ended.
     Stopped,
 }
 
-/// Tools of a server as the bridge exposes them.
+/// A server's tools as the bridge exposes them.
 #[derive(Default)]
 pub(super) struct SlotTools {
-    /// The tools of the connection, before filters and transformers.
+    /// The connection's tools, before filters and transformers.
     pub(super) sources: Vec<Arc<dyn Tool>>,
     pub(super) exposed: Vec<CheckedTool>,
     /// How the tools differ from the lock.
@@ -104,20 +115,20 @@ pub(super) struct HiddenTool {
     pub(super) reason: String,
 }
 
-/// The latest failure of a server.
+/// A server's latest failure.
 #[derive(Clone, Debug)]
 pub(super) struct LastError {
     pub(super) at: SystemTime,
     pub(super) message: String,
 }
 
-/// State of a slot at one moment.
+/// A slot's state at one moment.
 #[derive(Debug)]
 pub(super) struct SlotSnapshot {
     pub(super) state: ServerState,
-    /// Number of listed tools.
+    /// Listed tool count.
     pub(super) tools: usize,
-    /// Version of the tools.
+    /// [`SlotTools::version`] at that moment.
     pub(super) version: u64,
     /// Note about the tools, such as a limit that was reached.
     pub(super) note: Option<String>,
@@ -157,7 +168,7 @@ impl ServerSlot {
         &self.shared.events
     }
 
-    /// Returns the names of secrets that are not set.
+    /// Returns the missing secrets' names.
     pub(super) fn missing_secrets(&self) -> Option<Vec<String>> {
         match &self.entry.settings {
             ServerSettings::Missing { secrets } => Some(secrets.clone()),
@@ -173,12 +184,12 @@ impl ServerSlot {
         }
     }
 
-    /// Returns the settings of a server that can be started.
+    /// Returns the settings if the server can be started.
     pub(super) fn config(&self) -> Option<&ServerConfig> {
         self.entry.config().filter(|_| self.entry.enabled)
     }
 
-    /// Returns the idle and total timeout of a call, if a shared connection has others.
+    /// Returns a call's idle and total timeout, if a shared connection has others.
     pub(super) fn timeouts(&self) -> Option<(Duration, Duration)> {
         let own = self.config()?.timeouts.bounded();
         let shared = lock(&self.phase).connection()?.mcp().timeouts();
@@ -190,17 +201,17 @@ impl ServerSlot {
         lock(&self.phase).connection().map(|connection| connection.mcp().clone())
     }
 
-    /// Returns the relay of the connection's events, once the bridge is started.
+    /// Returns the connection's event relay, once the bridge is started.
     pub(super) fn relay(&self) -> Option<Arc<Relay>> {
         lock(&self.phase).connection().map(SharedConnection::relay)
     }
 
-    /// Returns the number of entries that share the connection.
+    /// Returns how many entries share the connection.
     pub(super) fn users(&self) -> usize {
         lock(&self.phase).connection().map_or(0, SharedConnection::users)
     }
 
-    /// Returns the latest failure of the slot or its connection.
+    /// Returns the slot's or its connection's latest failure.
     pub(super) fn last_error(&self) -> Option<LastError> {
         let own = lock(&self.last_error).clone();
         let lost = self.mcp().and_then(|mcp| mcp.last_failure());
@@ -231,12 +242,12 @@ impl ServerSlot {
         lock(&self.tools).hidden.clone()
     }
 
-    /// Returns a tool of the connection by its name on the server.
+    /// Returns a connection's tool by its name on the server.
     pub(super) fn source(&self, own_name: &str) -> Option<Arc<dyn Tool>> {
         lock(&self.tools).sources.iter().find(|tool| tool.definition().own_name() == own_name).cloned()
     }
 
-    /// Returns the error of a call to a hidden tool, which may have been exposed before it changed.
+    /// Returns the error for a call to a hidden tool, which may have been exposed before it changed.
     pub(super) fn refusal(&self, own_name: &str) -> Option<CallError> {
         let tools = lock(&self.tools);
         let hidden = tools.hidden.iter().find(|hidden| hidden.own_name == own_name)?;
@@ -258,9 +269,9 @@ impl ServerSlot {
         SlotSnapshot { state, tools: if are_listed { tools } else { 0 }, version, note }
     }
 
-    /// Returns the state of the server with `tools` exposed tools of `of`, and whether they are listed.
+    /// Returns the server's state, given that `tools` tools out of `of` are exposed, and whether they are listed.
     ///
-    /// Tools of a server that is being reconnected stay listed: calls wait or fail, and the list does not change. The same
+    /// While a server reconnects, its tools stay listed: calls wait or fail, and the list does not change. The same
     /// applies to a server that needs a sign-in or another token, which calls request or wait for.
     fn state(&self, tools: usize, of: usize) -> (ServerState, bool) {
         if !self.entry.enabled {
@@ -299,7 +310,7 @@ impl ServerSlot {
                 let is_retried = retry_at.is_some() || matches!(**cause, ConnectErrorKind::Auth(_));
                 (ServerState::Down { cause: chain(&**cause) }, is_retried)
             }
-            // The task of the connection has not run yet.
+            // The connection's task has not run yet.
             (ConnectionState::Closed, ListingState::Pending) => (ServerState::Connecting, true),
             (ConnectionState::Closed, _) => (ServerState::NotStarted, false),
         }
@@ -325,7 +336,7 @@ impl ServerSlot {
         drop(self.take_connection());
     }
 
-    /// Makes calls wait for the start of this slot.
+    /// Makes calls wait until this slot starts.
     pub(super) fn queue(&self) {
         if self.config().is_some() {
             *lock(&self.phase) = Phase::Queued;

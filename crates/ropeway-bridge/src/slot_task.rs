@@ -17,7 +17,7 @@ use ropeway_core::sync::{lock, sleep_until};
 use ropeway_core::tool::{Alias, CallError};
 use ropeway_mcp::{Backoff, ConnectError, ConnectErrorKind, ConnectionState, Era, Mcp};
 
-/// Minimum time between two requests of a list for which the server sends a `ttl`.
+/// Minimum time between two list requests for which the server sends a `ttl`.
 const MIN_TTL: Duration = Duration::from_secs(30);
 
 /// First delay before a failed list request is repeated. It doubles up to [`MAX_DELAY`].
@@ -29,7 +29,7 @@ const FIRST_CHANGE_DELAY: Duration = Duration::from_millis(10);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 impl ServerSlot {
-    /// Connects to the server, or serves its tools from the cache if it is lazy. Returns the error of the first attempt; further
+    /// Connects to the server, or serves its tools from the cache if it is lazy. Returns the first attempt's error; further
     /// attempts are made in the background.
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), ConnectError> {
         let Some(config) = self.config() else { return Ok(()) };
@@ -106,7 +106,7 @@ impl ServerSlot {
         self.first_attempt().await.map_err(|error| call_error(self.alias(), error))
     }
 
-    /// Stores the era of the server, or removes it.
+    /// Stores the server's era, or removes it.
     fn store_era(&self, era: Option<Era>) {
         let Some((cache, config)) = self.shared.cache.as_ref().zip(self.config()) else { return };
         let stored = match era {
@@ -119,7 +119,7 @@ impl ServerSlot {
     }
 }
 
-/// Returns the error of a call whose server could not be connected.
+/// Returns the error for a call whose server could not be connected.
 pub(super) fn call_error(server: &Alias, error: ConnectError) -> CallError {
     let server = server.clone();
     match &*error.cause {
@@ -159,7 +159,7 @@ async fn follow(slot: Weak<ServerSlot>, mcp: Mcp) {
                 slot.set_last_error(chain(&**cause));
             }
             if is_ready {
-                // Not always that of the session: a modern server that starts slowly is used as a legacy one until its next start.
+                // Not always the session's era: a modern server that starts slowly is used as a legacy one until its next start.
                 slot.store_era(mcp.remembered_era());
             }
             slot.shared.notify_changed();

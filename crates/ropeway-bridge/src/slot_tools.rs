@@ -1,4 +1,4 @@
-//! Exposes the tools of a server: filtered, transformed and compared with the lock.
+//! Exposes a server's tools: filtered, transformed and compared with the lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::{CallError, Tool};
 use ropeway_mcp::{Mcp, Prompt};
 
-/// Maximum number of tools of a server that warnings are emitted about.
+/// Maximum tools per server that warnings are emitted about.
 const MAX_TOOL_WARNINGS: usize = 20;
 
-/// The features of a server.
+/// A server's features.
 pub(super) struct ServerFeatures {
     pub(super) tools: Vec<Arc<dyn Tool>>,
     pub(super) has_resources: bool,
@@ -29,7 +29,7 @@ pub(super) struct ServerFeatures {
 }
 
 impl ServerFeatures {
-    /// Requests the features of a server. A server whose prompts cannot be listed keeps its tools.
+    /// Requests a server's features. A server whose prompts cannot be listed keeps its tools.
     pub(super) async fn request(mcp: &Mcp, with_prompts: bool) -> Result<Self, CallError> {
         let tools = mcp.cached_tools().await?;
         let has_resources = mcp.server_info().is_some_and(|info| info.has_capability(&["resources"]));
@@ -48,7 +48,7 @@ impl ServerFeatures {
 }
 
 impl ServerSlot {
-    /// Exposes the features of the server, or records why they could not be requested.
+    /// Exposes the server's features, or records why they could not be requested.
     pub(super) fn update_features(self: &Arc<Self>, features: Result<ServerFeatures, CallError>) {
         match features {
             Ok(features) => {

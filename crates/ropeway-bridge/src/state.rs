@@ -1,4 +1,4 @@
-//! The servers of a bridge, and the registry of their tools.
+//! A bridge's servers, and the registry of their tools.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,21 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::ConnectError;
 
-/// Bound on the reported collisions that are kept, since a server may rename its tools any number of times.
+/// Bound on the reported collisions that are kept, since a server may rename its tools arbitrarily often.
 const MAX_REPORTED_COLLISIONS: usize = 10_000;
 
 /// State of a bridge, shared by its handles.
+///
+/// Every handle keeps the state alive. The config watcher refers to it weakly, and reload tasks own only slots and
+/// [`BridgeShared`]. A start, a stop and a reload write `servers`; [`registry`](Self::registry) rebuilds `listing` when a slot
+/// has changed.
+///
+/// The locks are std mutexes, since none is held across an `.await`: a method clones the slots and releases `servers` before it
+/// waits. The order is `reloads`, `servers`, then a slot's `phase`; separately, `listing` comes before a slot's `tools` and
+/// before `failed`. A reload holds `reloads` from its first check to its event, so that reloads apply one after the other.
+///
+/// Dropping the last handle aborts the watcher and the reload tasks, interrupts calls, and releases every connection without
+/// waiting for it to close.
 pub(super) struct BridgeState {
     pub(super) shared: Arc<BridgeShared>,
     pub(super) customization: ToolCustomization,
@@ -39,7 +50,7 @@ pub(super) struct ServerSet {
     pub(super) is_started: bool,
 }
 
-/// Filters and transformers of the host, which apply to the tools of all servers.
+/// The host's filters and transformers, which apply to all servers' tools.
 #[derive(Clone, Default)]
 pub(super) struct ToolCustomization {
     pub(super) transformers: Vec<Arc<dyn Transformer>>,
@@ -55,7 +66,7 @@ struct CachedRegistry {
     reported: HashSet<String>,
 }
 
-/// The collision policy, and for each slot its id, the version of its tools and the number of listed tools.
+/// The collision policy, and for each slot its id, tool version and listed tool count.
 type RegistryKey = (CollisionPolicy, Vec<(u64, u64, usize)>);
 
 impl BridgeState {
@@ -104,7 +115,7 @@ impl BridgeState {
         Ok(Arc::new(ServerSlot::new(entry, shape, BridgeTool::wrap, self.shared.clone())))
     }
 
-    /// Shares the secrets of new slots, and emits the warnings of their configuration.
+    /// Shares the new slots' secrets, and emits their configuration warnings.
     pub(super) fn announce(&self, slots: &[Arc<ServerSlot>], mut warnings: Vec<String>) {
         let widened = slots.iter().filter_map(|slot| Some((slot.alias(), self.shared.widened_sandbox(&slot.entry)?)));
         warnings.extend(widened.map(|(alias, reason)| format!("server `{alias}`: {reason}")));
@@ -117,7 +128,7 @@ impl BridgeState {
         lock(&self.servers).slots.clone()
     }
 
-    /// Returns the registry and the status of each server. The registry is rebuilt only if a slot has changed.
+    /// Returns the registry and each server's status. The registry is rebuilt only if a slot has changed.
     pub(super) fn registry(&self) -> (Registry, Vec<ServerStatus>) {
         let (slots, collisions) = {
             let servers = lock(&self.servers);
@@ -178,7 +189,7 @@ impl Drop for BridgeState {
     }
 }
 
-/// Starts all servers concurrently. Returns the error of the first required server that fails.
+/// Starts all servers concurrently. Returns the error from the first required server that fails.
 pub(super) async fn start_all(slots: &[Arc<ServerSlot>]) -> Result<(), BridgeError> {
     for slot in slots.iter().filter(|slot| slot.entry.required && slot.entry.enabled) {
         let server = slot.alias().clone();

@@ -1,4 +1,4 @@
-//! A tool of a server, as the bridge exposes it.
+//! A server's tool, as the bridge exposes it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use ropeway_core::tool::{
 /// A tool that starts a sleeping server and fails once the bridge is stopped. It does not keep the server connected.
 pub(super) struct BridgeTool {
     server: Alias,
-    /// `None` if it is that of the connection's tool.
+    /// `None` if it equals the connection's own definition.
     definition: Option<ToolDefinition>,
     tool: Arc<dyn Tool>,
     shutdown: Arc<ShutdownSignal>,
@@ -22,7 +22,7 @@ pub(super) struct BridgeTool {
 }
 
 impl BridgeTool {
-    /// Wraps a tool of the slot's connection.
+    /// Wraps a tool from the slot's connection.
     pub(super) fn wrap(tool: Arc<dyn Tool>, slot: &Arc<ServerSlot>) -> Arc<dyn Tool> {
         // A shared connection may have been made under another alias.
         let definition = match &tool.definition().origin {
@@ -55,7 +55,7 @@ impl BridgeTool {
     }
 }
 
-/// Emits the event of a call that does not reach the connection, which emits the others.
+/// Emits the event for a call that does not reach the connection, which emits the others.
 pub(super) fn report_failure(slot: &ServerSlot, own_name: &str, cx: &CallContext, error: &CallError) {
     slot.events().emit(Event::ToolFailed {
         server: slot.alias().clone(),
@@ -82,7 +82,7 @@ impl Tool for BridgeTool {
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(async move {
-            // The events of the bridge and of the connection have the same call id.
+            // Events from the bridge and from the connection have the same call id.
             let cx = &cx.for_call();
             match self.shutdown.guard(self.forward(arguments, cx)).await {
                 Ok(outcome) => outcome.map_err(|error| error.with_server(&self.server)),
@@ -92,7 +92,7 @@ impl Tool for BridgeTool {
     }
 }
 
-/// Sets the idle and total timeout of a call, unless the caller has set an idle timeout.
+/// Sets a call's idle and total timeout, unless the caller has set an idle timeout.
 pub(super) fn with_timeouts(cx: &CallContext, timeouts: Option<(Duration, Duration)>) -> CallContext {
     let Some((idle, total)) = timeouts else { return cx.clone() };
     // The clone must have the same id, which may not be generated yet.

@@ -1,4 +1,4 @@
-//! Handling of untrusted text, checked with mutations of a few inputs.
+//! Fuzzing: untrusted text is handled safely, checked with mutations of a few inputs.
 
 use ropeway_core::tool::ToolDefinition;
 use ropeway_testing::fuzz::Mutator;
@@ -62,7 +62,7 @@ const TEXTS: &[&str] = &[
     "API_KEY=abcdef123456 --token s3cret-value \"password\": \"hunter22\" https://user:pass@host/",
 ];
 
-/// Runs a check over the texts and mutations of them.
+/// Runs a check over the texts and their mutations.
 fn check(property: impl Fn(&str)) {
     let texts = TEXTS.iter().map(|text| text.as_bytes().to_vec()).collect();
     TEXTS.iter().for_each(|text| property(text));

@@ -1,4 +1,4 @@
-//! The `ropeway` command: the tools of MCP servers, from a terminal.
+//! The `ropeway` command: MCP servers' tools, from a terminal.
 //!
 //! This crate is a program, not a library: use [`ropeway`] in programs. It has a library target only because cargo compiles
 //! that one at the same time as `ropeway`, and a binary target after it.
@@ -29,7 +29,7 @@ mod trust;
 
 use std::process::ExitCode;
 
-/// Runs the command line of this process.
+/// Runs this process's command line.
 pub fn main() -> ExitCode {
     command::run_words(std::env::args_os().collect())
 }

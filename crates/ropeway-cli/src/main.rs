@@ -1,4 +1,4 @@
-//! The entry point of the `ropeway` binary.
+//! The `ropeway` binary's entry point.
 
 use std::process::ExitCode;
 

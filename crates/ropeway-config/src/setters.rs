@@ -1,4 +1,4 @@
-//! The `with_*` methods of server settings.
+//! The `with_*` methods on server settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ setters!(ServerConfig {
 });
 
 impl ServerConfig {
-    /// Sets the [launcher](Sandbox::with_launcher) of the sandbox, if the server has a sandbox without one.
+    /// Sets the sandbox's [launcher](Sandbox::with_launcher), if the server has a sandbox without one.
     #[must_use]
     pub fn with_sandbox_launcher(mut self, program: impl Into<PathBuf>) -> Self {
         if let Transport::Stdio(StdioServer { sandbox: Some(sandbox), .. }) = &mut self.transport {
@@ -67,7 +67,7 @@ setters!(HttpServer {
 });
 
 setters!(HttpServer {
-    /// Sets the OAuth settings of the server. Without them, a server that needs a sign-in is used with default settings.
+    /// Sets the server's OAuth settings. Without them, a server that needs a sign-in is used with default settings.
     with_oauth(settings: OAuthSettings) => auth = Some(settings.into());
     /// Sends the access tokens that a command prints.
     with_token_command(command: TokenCommand) => auth = Some(command.into());
@@ -136,9 +136,9 @@ setters!(GatewaySettings {
     with_tls(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) => tls = Some(TlsSettings::new(certificate, key));
     /// Writes one line for each HTTP request to a file, which is created with mode 0600.
     with_access_log(file: impl Into<PathBuf>) => access_log = Some(LogTarget::File(file.into()));
-    /// Accepts clients with a key of this file, which `ropeway key` changes.
+    /// Accepts clients with a key from this file, which `ropeway key` changes.
     with_keys_file(file: impl Into<PathBuf>) => auth.keys_file = Some(file.into());
-    /// Accepts clients with an access token of an authorization server.
+    /// Accepts clients with an access token from an authorization server.
     with_jwt(jwt: JwtSettings) => auth.jwt = Some(jwt);
     /// Sets how clients prove their identity.
     with_auth(auth: AuthSettings) => auth = auth;

@@ -49,7 +49,7 @@ impl CheckedTool {
         Self { tool, validator: Arc::default() }
     }
 
-    /// Returns the name, description and schemas of the tool.
+    /// Returns the tool's name, description and schemas.
     pub fn definition(&self) -> &ToolDefinition {
         self.tool.definition()
     }
@@ -93,7 +93,7 @@ impl CheckedTool {
         Some(format!("invalid input schema of tool `{}`: {warning}", self.definition().own_name()))
     }
 
-    /// Returns the tool's [summary](Tool::summarize) of a call, safe to display: one line of bounded length without control
+    /// Returns the tool's call [summary](Tool::summarize), safe to display: one line with bounded length, without control
     /// characters or `secrets`.
     pub fn summary(&self, arguments: &Arguments, secrets: &Redactor) -> Option<String> {
         // A panic drops the summary, not the call.
@@ -139,12 +139,12 @@ impl CheckedTool {
         })
     }
 
-    /// Returns the error of a call with these arguments, if they are invalid.
+    /// Returns the error for a call with these arguments, if they are invalid.
     pub fn argument_error(&self, arguments: &Arguments) -> Option<CallError> {
         self.check(arguments.clone()).err()
     }
 
-    /// Returns the arguments if they are valid, with the defaults of required ones that are missing.
+    /// Returns the arguments if they are valid, with defaults for required ones that are missing.
     fn check(&self, mut arguments: Arguments) -> Result<Arguments, CallError> {
         catch_unwind(AssertUnwindSafe(|| self.tool.prepare(&mut arguments)))
             .map_err(|panic| self.failed(LocalFailure::Panicked(panic_message(&*panic))))?;
@@ -161,8 +161,8 @@ impl CheckedTool {
         }
     }
 
-    /// Returns invalid arguments with the defaults of missing required ones, if that makes them valid. Generators of
-    /// schemas list an argument with a default as required, because its value is always present after parsing
+    /// Returns invalid arguments with defaults for missing required ones, if that makes them valid. Schema generators list
+    /// an argument with a default as required, because its value is always present after parsing
     /// (<https://zod.dev/json-schema#io>).
     fn with_defaults(&self, arguments: &Value, problems: Vec<ArgumentProblem>) -> Result<Value, Vec<ArgumentProblem>> {
         let Some(filled) = fill_required(&self.definition().input_schema, arguments) else { return Err(problems) };
@@ -188,7 +188,7 @@ impl CheckedTool {
         }
     }
 
-    /// Returns the error of a call that took too long.
+    /// Returns the error for a call that took too long.
     pub fn timed_out(&self, after: Duration) -> CallError {
         match &self.definition().origin {
             Origin::Server { server, .. } => {
@@ -241,7 +241,7 @@ impl Tool for Renamed {
     }
 }
 
-/// Returns the message of a panic.
+/// Returns a panic's message.
 pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),

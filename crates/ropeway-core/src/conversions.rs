@@ -1,4 +1,4 @@
-//! Macros for one-line `From` implementations and for the names of enum variants.
+//! Macros for one-line `From` implementations and for enum variant names.
 
 /// Implements `From` for each listed type: `argument: Type => value;`.
 #[macro_export]
@@ -14,7 +14,7 @@ macro_rules! conversions {
     };
 }
 
-/// Names the variants of an enum: `method: "what the name is" { Variant => "name"; }`. Implements the method, and `parse`.
+/// Names an enum's variants: `method: "what the name is" { Variant => "name"; }`. Implements the method, and `parse`.
 #[macro_export]
 macro_rules! names {
     ($visibility:vis $type:ty, $method:ident: $what:literal { $($variant:ident => $name:literal;)+ }) => {

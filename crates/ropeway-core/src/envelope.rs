@@ -1,4 +1,4 @@
-//! The outcome of a tool call.
+//! Tool call outcomes.
 
 mod parse;
 
@@ -18,7 +18,7 @@ use crate::tool::{ArgumentProblem, CallError, CallId, Origin, ToolOutput};
 
 pub use self::parse::ResultError;
 
-/// The outcome of a tool call. Every call returns one, even for an unknown tool.
+/// A tool call's outcome. Every call returns one, even for an unknown tool.
 ///
 /// Its JSON form has the keys `id`, `tool`, `origin`, `took_ms`, `data`, `meta`, and where applicable `error`, `changes`,
 /// `warnings` and `extra`.
@@ -40,13 +40,13 @@ pub use self::parse::ResultError;
 #[non_exhaustive]
 #[doc(alias = "mcpEnvelope")]
 pub struct Envelope {
-    /// Id of the call.
+    /// The call's id.
     pub id: CallId,
     /// Name that the tool was called by.
     pub tool: String,
-    /// Origin of the tool.
+    /// The tool's origin.
     pub origin: Origin,
-    /// Duration of the call.
+    /// The call's duration.
     pub took: Duration,
     /// The result as the tool returned it.
     pub meta: EnvelopeMeta,
@@ -56,9 +56,9 @@ pub struct Envelope {
     pub changes: Vec<ValueChange>,
     /// Mismatches between the structured content and the output schema.
     pub warnings: Vec<ArgumentProblem>,
-    /// Other fields of the result.
+    /// The result's other fields.
     pub extra: Map<String, Value>,
-    /// Error of a call without a result. The content then explains it to the model.
+    /// The error, if the call has no result. The content then explains it to the model.
     pub error: Option<Arc<CallError>>,
 }
 
@@ -68,7 +68,7 @@ pub struct Envelope {
 pub struct EnvelopeMeta {
     /// Whether the call failed.
     pub is_error: bool,
-    /// Content of the result.
+    /// The result's content.
     pub content: Vec<ContentPart>,
     /// Structured content; `Some(Value::Null)` for an explicit `null`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub struct EnvelopeMeta {
     pub server_meta: Option<Map<String, Value>>,
 }
 
-/// The data of an envelope, as returned by [`Envelope::data`].
+/// An envelope's data, as returned by [`Envelope::data`].
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum EnvelopeData<'a> {
@@ -91,7 +91,7 @@ pub enum EnvelopeData<'a> {
 }
 
 impl Envelope {
-    /// Creates the envelope of a result.
+    /// Creates a result's envelope.
     pub fn from_output(
         id: CallId,
         tool: impl Into<String>,
@@ -114,7 +114,7 @@ impl Envelope {
         }
     }
 
-    /// Creates the envelope of an error. The content explains it to a model, with a next step.
+    /// Creates an error's envelope. The content explains it to a model, with a next step.
     pub fn from_error(
         id: CallId,
         tool: impl Into<String>,
@@ -165,7 +165,7 @@ impl Envelope {
         self.content()
     }
 
-    /// Returns the text of the content, or its parts if some are not text.
+    /// Returns the content's text, or its parts if some are not text.
     fn content(&self) -> EnvelopeData<'_> {
         match &self.meta.content[..] {
             [ContentPart::Text { text, .. }] => EnvelopeData::Text(Cow::Borrowed(text)),
@@ -198,7 +198,7 @@ impl fmt::Display for Envelope {
     }
 }
 
-/// The `error` of an envelope in JSON.
+/// An envelope's `error` in JSON.
 #[derive(serde::Serialize)]
 struct ErrorRecord {
     kind: &'static str,

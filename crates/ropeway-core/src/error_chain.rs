@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// Returns the message of an error and of its sources, joined by `: `. A message that is already part of the text is left out,
+/// Returns the messages of an error and its sources, joined by `: `. A message that is already part of the text is left out,
 /// because many libraries repeat the source in their own message.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

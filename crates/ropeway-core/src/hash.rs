@@ -18,13 +18,13 @@ impl Fnv {
         }
     }
 
-    /// Returns the hash of all bytes so far.
+    /// Returns the hash over all bytes so far.
     pub fn finish(&self) -> u64 {
         self.0
     }
 }
 
-/// Returns the hash of a text folded to 32 bits.
+/// Returns a text's hash folded to 32 bits.
 pub fn short(text: &str) -> u32 {
     let mut hash = Fnv::default();
     hash.write(text.bytes());

@@ -1,7 +1,7 @@
 //! Characters that show nothing, or that change how the text around them is shown.
 //!
-//! A text of another party can use them to look like another text: in an approval, in a terminal, or in a list of changes. The classes
-//! follow Unicode's properties [`Default_Ignorable_Code_Point`], [`Bidi_Control`] and [`White_Space`].
+//! Another party's text can use them to look like another text: in an approval, in a terminal, or in a list of changes. The
+//! classes follow Unicode's properties [`Default_Ignorable_Code_Point`], [`Bidi_Control`] and [`White_Space`].
 //!
 //! [`Default_Ignorable_Code_Point`]: https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point
 //! [`Bidi_Control`]: https://www.unicode.org/reports/tr44/#Bidi_Control
@@ -10,10 +10,10 @@
 /// The byte order mark, which shows nothing in a text.
 pub const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Returns `true` for characters that a reader of an approved text could miss: control characters, characters without width, signs of
-/// some scripts that count as formatting, line separators, and blanks other than a space.
+/// Returns `true` for characters that an approved text's reader could miss: control characters, characters without width, signs
+/// in some scripts that count as formatting, line separators, and blanks other than a space.
 ///
-/// The selectors of text and emoji presentation are ordinary text.
+/// The selectors for text and emoji presentation are ordinary text.
 pub fn hides_text(c: char) -> bool {
     c.is_control()
         || (is_invisible(c) && !matches!(c, '\u{fe0e}' | '\u{fe0f}'))
@@ -57,7 +57,7 @@ pub fn is_hangul_filler(c: char) -> bool {
     matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
 }
 
-/// Format characters that some fonts show: number signs and marks of Arabic, Syriac, Kaithi and Egyptian text.
+/// Format characters that some fonts show: number signs and marks in Arabic, Syriac, Kaithi and Egyptian text.
 fn is_format_sign(c: char) -> bool {
     matches!(c, '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}')
 }
@@ -71,8 +71,8 @@ fn is_unusual_blank(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Sets that callers of this module had before, from the definitions that were compared, summaries, messages of servers, and
-    /// three places of the terminal.
+    /// Sets that this module's callers had before, from the definitions that were compared, summaries, server messages, and three
+    /// places in the terminal.
     const DIFFERENCES: &[(u32, u32)] = &[
         (0xa0, 0xa0),
         (0xad, 0xad),

@@ -1,4 +1,4 @@
-//! Lenient parsing of JSON from other programs: accepts lone surrogates, large numbers and invalid UTF-8.
+//! Lenient parsing for JSON from other programs: accepts lone surrogates, large numbers and invalid UTF-8.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -59,7 +59,7 @@ pub fn from_slice_in<'a, T: Deserialize<'a>>(
 
 /// Repairs invalid JSON text. Returns `None` if it contains nothing to repair.
 ///
-/// A byte order mark is removed, invalid UTF-8 and lone surrogates become U+FFFD, and numbers out of range become strings.
+/// A byte order mark is removed, invalid UTF-8 and lone surrogates become U+FFFD, and out-of-range numbers become strings.
 #[cold]
 pub fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
     let bare = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
@@ -77,7 +77,7 @@ pub fn decodable(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Replaces escapes of lone surrogates by `\ufffd`, which has the same length.
+/// Replaces lone surrogate escapes by `\ufffd`, which has the same length.
 pub fn without_lone_surrogates(text: &str) -> Cow<'_, str> {
     let Some(first) = lone_surrogate(text.as_bytes(), 0) else { return Cow::Borrowed(text) };
     let mut repaired = String::with_capacity(text.len());
@@ -107,7 +107,7 @@ const ESCAPE: usize = 6;
 /// Searches for both bytes, so that other escapes do not slow it down.
 static UNICODE_ESCAPE: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\\u"));
 
-/// Returns the position of the next lone surrogate. `from` must not be inside an escape.
+/// Returns the next lone surrogate's position. `from` must not be inside an escape.
 fn lone_surrogate(text: &[u8], mut from: usize) -> Option<usize> {
     while let Some(found) = UNICODE_ESCAPE.find(&text[from..]) {
         let at = from + found;
@@ -126,13 +126,13 @@ fn lone_surrogate(text: &[u8], mut from: usize) -> Option<usize> {
     None
 }
 
-/// Returns the code unit of the escape `\uXXXX` at a position.
+/// Returns the code unit that the escape `\uXXXX` at a position stands for.
 fn escaped(text: &[u8], at: usize) -> Option<u32> {
     let digits = text.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |unit, digit| Some(unit * 16 + char::from(*digit).to_digit(16)?))
 }
 
-/// Quotes numbers beyond the range of `f64`, unless the parser accepts them.
+/// Quotes numbers beyond `f64`'s range, unless the parser accepts them.
 fn quote_large_numbers(text: &str) -> Option<String> {
     if serde_json::from_str::<Number>("1e400").is_ok() {
         return None;
@@ -165,7 +165,7 @@ pub(crate) fn to_f64(value: &Value) -> Option<f64> {
     number.as_f64().or_else(|| number.to_string().parse().ok())
 }
 
-/// Removes whitespace between the tokens of JSON text.
+/// Removes whitespace between JSON tokens.
 pub fn compact(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut compact = String::with_capacity(text.len());
@@ -197,7 +197,7 @@ fn end_of_string(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-/// Returns the type of a value for an error message, such as "an array".
+/// Returns a value's type for an error message, such as "an array".
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

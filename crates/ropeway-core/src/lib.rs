@@ -1,4 +1,4 @@
-//! The data of Ropeway: tools and their calls, content, conversations, schemas, secrets, events, and the helpers that every other
+//! Ropeway's data: tools and their calls, content, conversations, schemas, secrets, events, and the helpers that every other
 //! crate uses.
 //!
 //! This crate is internal to [`ropeway`](https://docs.rs/ropeway), which has the stable API.

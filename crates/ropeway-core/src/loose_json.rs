@@ -1,4 +1,4 @@
-//! Lenient deserialization of JSON from other programs, without copying strings.
+//! Lenient deserialization for JSON from other programs, without copying strings.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,7 +31,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for LooseJson<'a> {
 
 struct LooseJsonVisitor;
 
-/// Implements the methods of the visitor for other scalars.
+/// Implements the visitor methods for other scalars.
 macro_rules! visit_scalars {
     ($($method:ident($value:ident: $scalar:ty) => $json:expr;)*) => {$(
         fn $method<E>(self, $value: $scalar) -> Result<Self::Value, E> {

@@ -1,10 +1,10 @@
-//! The error of text that does not have the expected format.
+//! The error for text that does not have the expected format.
 
 use std::error::Error;
 
 /// Text that does not have the expected format.
 ///
-/// The message names the expected format. Its source is the error of the parser, if the text was passed to one.
+/// The message names the expected format. Its source is the parser's error, if the text was passed to one.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ParseError {
@@ -18,7 +18,7 @@ impl ParseError {
         Self { message: message.into(), source: None }
     }
 
-    /// Sets the error of the parser.
+    /// Sets the parser's error.
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { source: Some(source.into()), ..self }
     }

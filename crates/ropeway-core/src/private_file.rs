@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 /// Flags that make opening fail for a symbolic link and not block on a pipe without a writer.
 const DIRECT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
 
-/// Identifies a version of a file.
+/// Identifies a file's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStamp {
     file: (u64, u64),

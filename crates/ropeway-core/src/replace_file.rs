@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Longest file name that the name of the temporary file contains. Most file systems allow 255 bytes.
+/// Longest file name that the temporary file's name contains. Most file systems allow 255 bytes.
 const MAX_NAME: usize = 200;
 
 /// How [`replace_file`] creates the new file.
@@ -24,7 +24,7 @@ impl ReplaceOptions {
         Self { mode: 0o600, keeps_permissions: false, is_synced: true, is_locked: false }
     }
 
-    /// The new file has the permissions of the old one. Without an old file, it has `mode`, subject to the umask.
+    /// The new file has the old one's permissions. Without an old file, it has `mode`, subject to the umask.
     pub const fn keeping_permissions(mode: u32) -> Self {
         Self { mode, keeps_permissions: true, is_synced: true, is_locked: false }
     }

@@ -7,14 +7,14 @@ use jiff::fmt::temporal::DateTimePrinter;
 
 const MILLISECONDS: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 
-/// Formats a time as in the lines of an [`EventLog`](crate::event::EventLog): UTC with milliseconds.
+/// Formats a time as in an [`EventLog`](crate::event::EventLog)'s lines: UTC with milliseconds.
 pub fn timestamp(time: SystemTime) -> String {
     // Times before 1970 mean that the clock is not set.
     let time = Timestamp::try_from(time.max(UNIX_EPOCH)).unwrap_or(Timestamp::MAX);
     MILLISECONDS.timestamp_to_string(&time)
 }
 
-/// Parses a time such as `2026-11-17T08:00:00Z`, with `Z` or an offset. Drops fractions of a second. Returns `None` for times
+/// Parses a time such as `2026-11-17T08:00:00Z`, with `Z` or an offset. Drops fractional seconds. Returns `None` for times
 /// before 1970.
 pub fn parse(text: &str) -> Option<SystemTime> {
     let time: Timestamp = text.trim().parse().ok()?;

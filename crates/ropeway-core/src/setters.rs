@@ -2,7 +2,7 @@
 
 /// Implements builder methods that each set one field: `method(argument: Type) => field = value;`.
 ///
-/// The short form `method => field: Type,` takes anything that converts into the type of the field.
+/// The short form `method => field: Type,` takes anything that converts into the field's type.
 #[macro_export]
 macro_rules! setters {
     (@impl [$($generics:tt)*] $type:ty {

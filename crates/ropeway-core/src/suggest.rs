@@ -3,10 +3,10 @@
 /// Maximum number of suggestions.
 pub const MAX_SUGGESTIONS: usize = 3;
 
-/// Maximum characters of a word that is compared, since the time is quadratic in the length.
+/// Maximum characters in a word that is compared, since the time is quadratic in the length.
 const MAX_LENGTH: usize = 200;
 
-/// Minimum bytes of a word that is searched for within other words.
+/// Minimum bytes in a word that is searched for within other words.
 const MIN_PART: usize = 3;
 
 /// Returns up to three names that are similar to `word`, best first. Case and separators are ignored.
@@ -36,7 +36,8 @@ pub fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
-/// Returns `true` for a short form such as `vals` of `values`: the same letters in order, from the first on, and at least half of them.
+/// Returns `true` for a short form such as `vals` for `values`: the same letters in order, from the first on, and at least half
+/// of them.
 fn is_abbreviation(short: &str, whole: &str) -> bool {
     let is_long_enough = short.len() >= MIN_PART && short.len() * 2 >= whole.len();
     let mut letters = whole.chars();

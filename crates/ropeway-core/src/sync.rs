@@ -1,6 +1,6 @@
 //! Locks without poisoning, a timer that may never fire, and a guard.
 //!
-//! No lock of this crate is held across an `.await` or a call into foreign code, so a panic cannot leave the value behind one
+//! No lock in this crate is held across an `.await` or a call into foreign code, so a panic cannot leave the value behind one
 //! half-changed. Poisoning is therefore ignored.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

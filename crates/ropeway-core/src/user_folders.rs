@@ -1,14 +1,14 @@
-//! The directories of the user, as in the XDG base directory specification.
+//! The user's directories, as in the XDG base directory specification.
 //! <https://specifications.freedesktop.org/basedir-spec/latest/>
 
 use std::path::PathBuf;
 
-/// Returns the directory of the user configuration file.
+/// Returns the user configuration file's directory.
 pub fn user_folder() -> Option<PathBuf> {
     folder("XDG_CONFIG_HOME", ".config")
 }
 
-/// Returns the directory of saved conversations, history, trust records and tokens.
+/// Returns the directory for saved conversations, history, trust records and tokens.
 pub fn state_folder() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")
 }

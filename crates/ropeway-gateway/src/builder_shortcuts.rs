@@ -1,4 +1,4 @@
-//! Shortcuts of the gateway builder: session keys, and telemetry from environment variables.
+//! Gateway builder shortcuts: session keys, and telemetry from environment variables.
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ impl GatewayBuilder {
         self.keys(KeySource::File(path.into()))
     }
 
-    /// Sets the keys that seal session ids: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
+    /// Sets the keys that seal session ids: 32 bytes each, in base64 or hexadecimal. The first key seals, and every key opens.
     #[must_use]
     pub fn session_keys(self, keys: impl IntoIterator<Item = impl Into<Secret>>) -> Self {
         self.keys(KeySource::Given(keys.into_iter().map(Into::into).collect()))
     }
 
-    /// Sends spans and metrics to the collector that the `OTEL_*` variables of the environment name, while the gateway runs.
+    /// Sends spans and metrics to the collector that the `OTEL_*` environment variables name, while the gateway runs.
     ///
     /// Invalid variables are ignored; [`Bridge::events`](ropeway_bridge::Bridge::events) reports them as warnings.
     #[must_use]

@@ -18,32 +18,32 @@ pub enum GatewayError {
     /// The session keys could not be loaded.
     #[error("could not load the session keys of the gateway")]
     Keys(#[from] KeyError),
-    /// The keys of clients could not be loaded.
+    /// The client keys could not be loaded.
     #[error("could not load the client keys")]
     ClientKeys(#[from] KeyFileError),
     /// The session journal could not be opened.
     #[error("could not open the session journal `{}`", path.display())]
     Journal {
-        /// The path of the journal.
+        /// The journal's path.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         source: io::Error,
     },
     /// The audit log or the access log could not be opened.
     #[error("could not open the log `{}`", path.display())]
     Log {
-        /// The path of the log.
+        /// The log's path.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         source: io::Error,
     },
     /// The address is reachable from other machines, and clients are not authenticated.
     #[error("listening on `{address}` needs authentication; set `gateway.auth`, or listen on `127.0.0.1`")]
     NotLocal {
-        /// The address of the listener.
+        /// The listener's address.
         address: std::net::SocketAddr,
     },
-    /// The certificate of the gateway or its key cannot be used.
+    /// The gateway's certificate or its key cannot be used.
     #[error("could not load the certificate of the gateway")]
     Tls(#[from] TlsError),
     /// The listener failed.

@@ -1,4 +1,4 @@
-//! The handle of a gateway.
+//! The gateway handle, and its builder.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -48,20 +48,20 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::{Alias, BoxError, CancelToken};
 use ropeway_mcp::oauth::TokenStore;
 
-/// Interval between checks of the calls in progress while a gateway drains.
+/// Interval between checks for calls in progress while a gateway drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time to write the last lines of the session journal, and of the logs.
+/// Time to write the last lines to the session journal, and to the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(2);
 
-/// Settings of a [`Gateway`] in addition to its configuration.
+/// Settings for a [`Gateway`] in addition to its configuration.
 ///
 /// [`Gateway::builder`] creates it; the [module](crate) has an example.
 #[derive(Clone)]
 pub struct GatewayBuilder {
     bridge: BridgeBuilder,
     settings: GatewaySettings,
-    /// `None` for those of the settings.
+    /// `None` for the keys in the settings.
     keys: Option<KeySource>,
     journal: Option<PathBuf>,
     otlp: Option<OtlpSettings>,
@@ -71,9 +71,9 @@ pub struct GatewayBuilder {
 }
 
 impl GatewayBuilder {
-    /// Changes the settings of the bridge to the servers, such as the lock and the cache.
+    /// Changes the bridge's settings, such as the lock and the cache.
     ///
-    /// Of its handlers, the gateway uses only the sign-in handler and the token store.
+    /// From its handlers, the gateway uses only the sign-in handler and the token store.
     #[must_use]
     pub fn bridge(mut self, change: impl FnOnce(BridgeBuilder) -> BridgeBuilder) -> Self {
         self.bridge = change(self.bridge);
@@ -84,12 +84,12 @@ impl GatewayBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the configuration is invalid, or if the session keys, the keys of clients, the journal or a log cannot be opened.
+    /// Fails if the configuration is invalid, or if the session keys, the client keys, the journal or a log cannot be opened.
     pub fn build(self) -> Result<Gateway, GatewayError> {
         let Self { bridge, settings, keys, journal, otlp, tokens, config_file, is_for_commands } = self;
         let keys = match keys {
             Some(keys) => keys,
-            // With other keys, the gateway would refuse the sessions of its clients.
+            // With other keys, the gateway would refuse its clients' sessions.
             None if !settings.missing_keys.is_empty() => {
                 return Err(KeyError::Missing { names: settings.missing_keys.join(", ") }.into());
             }
@@ -187,7 +187,7 @@ setters!(GatewayBuilder {
     for_commands(is_for_commands: bool) => is_for_commands = is_for_commands;
 });
 
-/// One MCP server in front of all servers of a configuration.
+/// One MCP server in front of all configured servers.
 ///
 /// [`start`](Self::start) starts the servers. [`serve_http`](Self::serve_http), [`serve_http_unix`](Self::serve_http_unix),
 /// [`serve_lines`](Self::serve_lines) and [`serve_stdio`](Self::serve_stdio) serve clients, any number of them concurrently.
@@ -199,6 +199,14 @@ pub struct Gateway {
     inner: Arc<GatewayInner>,
 }
 
+/// The part of a gateway that all clones of its handle own.
+///
+/// A future that serves clients borrows a handle, so this is dropped after the last such future. Requests that still run own the
+/// shared state only. The drop cancels `draining`, which refuses new work, and aborts the upkeep task; the exporter's tasks end
+/// with the exporter. The upkeep loop and the exporter hold the shared state weakly while they wait, so that it is dropped, and
+/// with it the bridge, when the last request is done.
+///
+/// `upkeep` is set by the first [`Gateway::start`]. Its lock is held to set or take the handle, never across an `.await`.
 struct GatewayInner {
     shared: Arc<GatewayShared>,
     upkeep: Mutex<Option<AbortHandle>>,
@@ -215,7 +223,7 @@ impl Drop for GatewayInner {
 }
 
 impl Gateway {
-    /// Returns a builder for the servers and the gateway settings of a configuration.
+    /// Returns a builder for a configuration's servers and gateway settings.
     pub fn builder(config: Config) -> GatewayBuilder {
         let settings = config.gateway.clone();
         GatewayBuilder {
@@ -235,7 +243,7 @@ impl Gateway {
         &self.inner.shared.bridge
     }
 
-    /// Starts the servers, and waits until each of them is ready or has failed once. Clients can be served before that.
+    /// Starts the servers, and waits until each is ready or has failed once. Clients can be served before that.
     ///
     /// # Errors
     ///
@@ -270,7 +278,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Restarts a server that is running, on all of its connections, and returns `true` if it was. See
+    /// Restarts a running server on all its connections, and returns `true` if it was running. See
     /// [`Mcp::restart`](ropeway_mcp::Mcp::restart).
     pub async fn restart_server(&self, server: &Alias, reason: impl Into<String>) -> bool {
         let shared = &self.inner.shared;
@@ -283,7 +291,7 @@ impl Gateway {
 
     /// Reloads the configuration file whenever it changes, until the gateway is drained.
     ///
-    /// `accept` sees the text of the file, and exactly that text is used if it returns `Ok`. `prepare` changes the configuration
+    /// `accept` sees the file's text, and exactly that text is used if it returns `Ok`. `prepare` changes the configuration
     /// before it is used. If the file is invalid or not accepted, a warning is emitted and the gateway continues with the
     /// previous configuration.
     pub fn watch(
@@ -348,7 +356,7 @@ impl Gateway {
         Ok(http::serve_unix(self.inner.shared.clone(), listener).await?)
     }
 
-    /// Serves clients on a Unix socket, one JSON message per line, until the gateway is drained. Only processes of the same user
+    /// Serves clients on a Unix socket, one JSON message per line, until the gateway is drained. Only the same user's processes
     /// can connect.
     ///
     /// # Errors
@@ -358,8 +366,8 @@ impl Gateway {
         Ok(socket::serve(self.inner.shared.clone(), listener).await?)
     }
 
-    /// Serves one client over a pair of streams, one JSON message per line, until the input ends. `profile` is the name of a
-    /// profile or a server; `None` selects all servers.
+    /// Serves one client over a pair of streams, one JSON message per line, until the input ends. `profile` names a profile or a
+    /// server; `None` selects all servers.
     pub async fn serve_stdio(
         &self,
         profile: Option<&str>,
@@ -370,13 +378,14 @@ impl Gateway {
         stdio::serve(self.inner.shared.clone(), selector, input, output).await;
     }
 
-    /// Waits until a client of the socket requests the gateway to stop.
+    /// Waits until a client on the socket requests the gateway to stop.
     pub async fn stop_requested(&self) {
         self.inner.shared.stop_requested.cancelled().await;
     }
 
-    /// Announces the end of the gateway while it continues to serve clients: `/ready` answers 503, and HTTP connections are closed
-    /// after their next response, so that a load balancer sends clients elsewhere. [`drain`](Self::drain) stops the gateway.
+    /// Announces that the gateway will stop while it continues to serve clients: `/ready` answers 503, and HTTP connections are
+    /// closed after their next response, so that a load balancer sends clients elsewhere. [`drain`](Self::drain) stops the
+    /// gateway.
     pub fn announce_drain(&self) {
         self.inner.shared.leaving.cancel();
     }
@@ -409,13 +418,13 @@ impl Gateway {
         self.inner.shared.observer.reopen_logs();
     }
 
-    /// Returns the latest requests of clients, the newest one first, as in the audit log.
+    /// Returns the latest client requests, newest first, as in the audit log.
     pub fn recent_calls(&self, limit: usize) -> Vec<serde_json::Value> {
         let recent = self.inner.shared.observer.recent(limit);
         recent.iter().map(|record| serde_json::to_value(&**record).unwrap_or_default()).collect()
     }
 
-    /// Returns the counts of the work in progress.
+    /// Returns the counts for the work in progress.
     pub fn status(&self) -> GatewayStatus {
         self.inner.shared.status()
     }

@@ -1,17 +1,17 @@
-//! The source of the session keys of a gateway.
+//! Where a gateway's session keys come from.
 
 use std::path::PathBuf;
 
 use crate::client::seal::{KeyError, KeyRing};
 use ropeway_core::secret::Secret;
 
-/// The source of the session keys of a gateway. They seal session ids, cursors and all other ids that clients send back.
+/// The source for a gateway's session keys. They seal session ids, cursors and all other ids that clients send back.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeySource {
     /// New keys at every start. Sessions end with the gateway.
     Ephemeral,
-    /// Given keys: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
+    /// Given keys: 32 bytes each, in base64 or hexadecimal. The first key seals, and every key opens.
     Given(Vec<Secret>),
     /// A file with one key per line, which is created if it does not exist.
     File(PathBuf),

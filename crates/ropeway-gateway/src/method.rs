@@ -1,9 +1,9 @@
-//! The methods of the protocol that clients call.
+//! The protocol methods that clients call.
 
 use ropeway_core::conversions::names;
 use ropeway_mcp::protocol::Era;
 
-/// A method of the protocol.
+/// A protocol method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Method {
     Initialize,

@@ -1,4 +1,4 @@
-//! The state of a gateway that all its parts share.
+//! The state that all parts of a gateway share.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -39,10 +39,21 @@ use ropeway_core::tool::{Alias, CancelToken};
 use ropeway_mcp::ServerInfo;
 use ropeway_mcp::protocol::{Era, meta};
 
-/// Maximum size of the instructions of all servers together.
+/// Maximum size for all servers' instructions together.
 const MAX_INSTRUCTIONS_BYTES: usize = 16 << 10;
 
-/// The state of a gateway.
+/// A gateway's state.
+///
+/// The [`Gateway`](crate::Gateway), its listeners and the requests in progress own it together. The upkeep task, the metrics
+/// exporter and the access callbacks hold a `Weak`, so that they do not keep it alive.
+///
+/// `settings` and `routers` hold snapshots: a writer replaces the `Arc`, and a reader clones it and releases the lock.
+/// [`rebuild_routes`](Self::rebuild_routes) holds `routers` while it reads `settings`, so `routers` is always taken first. The
+/// roots callback reads `routers` under the lock around legacy clients, so that lock is never taken under `routers`. No lock is
+/// held across an `.await`.
+///
+/// `started`, `leaving` and `draining` are cancelled once, and mark the gateway's states. Dropping the state drops the bridge,
+/// which stops the servers unless the program holds another clone.
 pub(crate) struct GatewayShared {
     pub(crate) bridge: Bridge,
     pub(crate) settings: RwLock<Arc<GatewaySettings>>,
@@ -58,7 +69,7 @@ pub(crate) struct GatewayShared {
     pub(crate) sign_ins: SignIns,
     /// The configuration file for suggested commands, unless `ropeway` finds it by itself.
     pub(crate) config_file: Option<PathBuf>,
-    /// The origin of the web page that clients can be sent to.
+    /// The web page's origin, for links that send clients there.
     pub(crate) page_origin: OnceLock<String>,
     pub(crate) catalog: Catalog,
     pub(crate) parked: Arc<ParkedCalls>,
@@ -71,7 +82,7 @@ pub(crate) struct GatewayShared {
     pub(crate) health: Arc<HealthCache>,
     pub(crate) server_limits: ServerLimiters,
     pub(crate) restart_limit: RestartLimit,
-    /// The most verbose level of log messages that a modern client has requested.
+    /// The most verbose log level that a modern client has requested.
     pub(crate) modern_log_level: Mutex<Option<LogLevel>>,
     /// When servers were started for the first time, or were added.
     pub(crate) started_at: Mutex<Option<Instant>>,
@@ -85,30 +96,30 @@ pub(crate) struct GatewayShared {
     pub(crate) stop_requested: CancelToken,
 }
 
-/// The description of a gateway for a client.
+/// A gateway's description for a client.
 pub(crate) struct GatewayDescription {
     pub(crate) info: Value,
     pub(crate) capabilities: Value,
     pub(crate) instructions: Option<String>,
-    /// The server of a profile that has only one.
+    /// The server, if the profile has only one.
     pub(crate) only_server: Option<Arc<ServerInfo>>,
 }
 
-/// Counts of a gateway at one moment.
+/// A gateway's counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GatewayStatus {
-    /// Open connections of clients.
+    /// Open client connections.
     pub connections: usize,
-    /// Sessions of legacy clients in memory.
+    /// Legacy client sessions in memory.
     pub sessions: usize,
     /// Requests in progress.
     pub requests: usize,
-    /// Calls that wait for input of their clients.
+    /// Calls that wait for client input.
     pub parked: usize,
-    /// ServerRequests of servers without an answer.
+    /// Unanswered server requests.
     pub questions: usize,
-    /// Event streams of legacy clients that are read, or that may still get events.
+    /// Legacy client event streams that are read, or that may still get events.
     pub streams: usize,
     /// Modern clients that listen for changes.
     pub listeners: usize,
@@ -116,14 +127,14 @@ pub struct GatewayStatus {
     pub subscriptions: usize,
     /// Connections to servers that belong to one client.
     pub isolated: usize,
-    /// Bytes of request bodies in memory.
+    /// Request body bytes in memory.
     pub body_bytes: usize,
 }
 
 /// Time after which a client may try again if there are too many sessions.
 const SESSION_WAIT: Duration = Duration::from_secs(1);
 
-/// Maximum characters of a client's text in an error.
+/// Maximum characters from a client's text in an error.
 const MAX_SHOWN_NAME: usize = 64;
 
 /// Returns the routes that a principal may use.
@@ -150,7 +161,7 @@ impl GatewayShared {
         read(&self.routers).clone()
     }
 
-    /// Returns the name of the profile that a path selects.
+    /// Returns the profile that a path selects, by name.
     pub(crate) fn profile(&self, selector: &Selector) -> Result<Arc<str>, ErrorReply> {
         self.routers().select(selector).ok_or_else(|| {
             let name: String = selector.name().chars().take(MAX_SHOWN_NAME).collect();
@@ -158,7 +169,7 @@ impl GatewayShared {
         })
     }
 
-    /// Returns the routes of a profile.
+    /// Returns a profile's routes.
     pub(crate) fn router(&self, profile: &str) -> Result<Arc<Router>, ErrorReply> {
         self.routers().get(profile).ok_or_else(|| ErrorReply::refused(404, "the profile was removed"))
     }
@@ -176,7 +187,7 @@ impl GatewayShared {
             && self.router_of(client).is_ok_and(|router| router.tool(name).is_none())
     }
 
-    /// Withholds notifications of resources from clients that have lost access to the server.
+    /// Withholds resource notifications from clients that have lost access to the server.
     pub(crate) fn guard_subscriptions(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
         self.subscriptions.set_access(Box::new(move |client, server| {
@@ -184,8 +195,7 @@ impl GatewayShared {
         }));
     }
 
-    /// Lets servers have the roots of their only client, unless clients are authenticated: one principal must not use the roots of
-    /// another.
+    /// Lets servers use their only client's roots, unless clients are authenticated: one principal must not use another's roots.
     pub(crate) fn guard_roots(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
         self.switchboard.set_roots_access(move |client, server| {
@@ -234,7 +244,7 @@ impl GatewayShared {
         }
     }
 
-    /// Notifies clients of the prompts and resources of a server that has connected: lists before that do not include them.
+    /// Announces a newly connected server's prompts and resources, which earlier lists do not include.
     fn announce_lists(&self, server: &Alias, routers: &RouterSet) {
         let Some(info) = self.upstreams.info(server) else { return };
         for list in [ChangedList::Prompts, ChangedList::Resources] {
@@ -278,14 +288,14 @@ impl GatewayShared {
         Ok((id, client))
     }
 
-    /// Takes part in the limit of sessions, for a client whose stream is its session.
+    /// Counts against the session limit, for a client whose stream is its session.
     pub(crate) fn reserve_session(&self, principal: &Principal) -> Result<Hold, ErrorReply> {
         let mut evicted = Evicted::new();
         let hold = self.sessions.reserve(principal, &mut evicted);
         self.release(evicted, hold)
     }
 
-    /// Releases the clients of sessions that made room for another.
+    /// Releases clients whose sessions made room for another.
     fn release<T>(&self, evicted: Evicted, result: Result<T, ShareError>) -> Result<T, ErrorReply> {
         evicted.iter().for_each(|client| self.forget(client));
         result.map_err(|error| ErrorReply {
@@ -302,7 +312,7 @@ impl GatewayShared {
         }
     }
 
-    /// Releases the resources of a client.
+    /// Releases a client's resources.
     pub(crate) fn forget(&self, client: &Client) {
         client.close();
         self.clients.remove(client.id);
@@ -311,7 +321,7 @@ impl GatewayShared {
         self.upstreams.forget(client);
     }
 
-    /// Returns the name and version of the gateway.
+    /// Returns the gateway's name and version.
     pub(crate) fn info_text(&self) -> ServerInfoText {
         ServerInfoText::new(&self.settings().name, env!("CARGO_PKG_VERSION"))
     }
@@ -368,7 +378,7 @@ impl GatewayShared {
         GatewayDescription { info, capabilities: Value::Object(capabilities), instructions, only_server }
     }
 
-    /// Lists the entries of all servers of a profile.
+    /// Lists the entries from all servers in the client's profile.
     pub(crate) async fn list(&self, client: &Client, kind: ListKind) -> Result<Listing, ErrorReply> {
         let router = self.current_router_of(client)?;
         let source = |server: &Alias| match self.upstreams.isolated_of(server, client) {
@@ -379,7 +389,7 @@ impl GatewayShared {
         Ok(self.catalog.list(&self.bridge, &router, (kind, self.settings().list_timeout), source).await)
     }
 
-    /// Sets the log level of all servers to the most verbose one that a client has requested.
+    /// Sets all servers' log level to the most verbose one that a client has requested.
     pub(crate) fn update_log_levels(&self) {
         let modern = *lock(&self.modern_log_level);
         if let Some(level) = modern.into_iter().chain(self.clients.log_level()).min() {
@@ -387,7 +397,7 @@ impl GatewayShared {
         }
     }
 
-    /// Lets legacy servers send messages of the level in a modern request. Modern servers receive it with the request.
+    /// Lets legacy servers send messages at the level in a modern request. Modern servers receive the level with the request.
     pub(crate) fn want_log_level(&self, level: LogLevel) {
         let mut wanted = lock(&self.modern_log_level);
         if wanted.is_none_or(|wanted| level < wanted) {
@@ -397,7 +407,7 @@ impl GatewayShared {
         }
     }
 
-    /// Returns the counts of all requests and of the work in progress.
+    /// Returns the counts for all requests and for the work in progress.
     pub(crate) fn stats(&self) -> GatewayStats {
         let status = self.status();
         let mut stats = GatewayStats::new(&self.observer.metrics(), self.observer.uptime());
@@ -407,7 +417,7 @@ impl GatewayShared {
         stats
     }
 
-    /// Returns the counts of the work in progress.
+    /// Returns the counts for the work in progress.
     pub(crate) fn status(&self) -> GatewayStatus {
         GatewayStatus {
             connections: self.connections.len(),

@@ -1,4 +1,4 @@
-//! The background task of a gateway: follows the servers and removes unused sessions and connections.
+//! A gateway's background task: follows the servers and removes unused sessions and connections.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -19,13 +19,14 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 /// Time between two searches for unused sessions and connections, unless connections become unused sooner.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// Interval between checks for tokens of servers that need a sign-in.
+/// Interval between token checks for servers that need a sign-in.
 const TOKEN_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Minimum time between two searches.
 const MIN_SWEEP: Duration = Duration::from_millis(100);
 
-/// Work of the task that may wait for servers, sign-ins or a keyring, so that it does not delay the rest. Dropping it ends the work.
+/// Work that may wait for servers, sign-ins or a keyring, kept apart so that it does not delay the rest. Dropping it ends the
+/// work.
 #[derive(Default)]
 struct Background {
     tasks: JoinSet<Done>,
@@ -35,9 +36,9 @@ struct Background {
     reconnecting: HashSet<Alias>,
 }
 
-/// The end of a piece of work.
+/// Finished background work.
 enum Done {
-    /// The tools of principals are refreshed.
+    /// The principals' tools are refreshed.
     Refreshed,
     /// The look-up has found servers with new tokens.
     SignedIn(Vec<Alias>),
@@ -45,7 +46,7 @@ enum Done {
 }
 
 impl Background {
-    /// Starts to look for changed tools of principals, and for servers that have got tokens.
+    /// Starts to look for changes to principals' tools, and for servers that have new tokens.
     fn start(&mut self, shared: Arc<GatewayShared>) {
         let bridge = shared.bridge.clone();
         if !self.is_looking_up {
@@ -122,7 +123,7 @@ async fn run(shared: Weak<GatewayShared>) {
                 let Some(shared) = shared.upgrade() else { return };
                 for (server, list) in lists {
                     if list == ChangedList::Tools {
-                        // The bridge follows the tools of servers with a shared account.
+                        // For servers with a shared account, the bridge follows the tools.
                         if shared.bridge.needs_principal_list(&server) {
                             shared.sign_ins.lists.set_changed(&server);
                         }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// Idle time after which the backoff starts over.
 const RESET_AFTER: Duration = Duration::from_secs(10);
 
-/// Doubles the delay between rounds of a loop while the server keeps it busy.
+/// Doubles the delay between a loop's rounds while the server keeps it busy.
 #[derive(Debug)]
 pub struct Backoff {
     first: Duration,

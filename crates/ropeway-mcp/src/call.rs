@@ -33,7 +33,7 @@ pub(crate) async fn call_tool(
     let mut reporter = CallReporter::new(connection, (tool, &payload), cx, &trace, timeouts.started);
     let call = run_tool_call(connection, tool, &arguments, cx, timeouts, &trace);
     let outcome = match (connection.host.can_elicit(), trace.span.is_disabled()) {
-        // Entering and leaving a disabled span at every poll would cost a twentieth of the call.
+        // Entering and leaving a disabled span at every poll would make the call five percent slower.
         (false, true) => call.await,
         (false, false) => Box::pin(call.instrument(trace.span.clone())).await,
         (true, _) => {
@@ -45,7 +45,7 @@ pub(crate) async fn call_tool(
     outcome
 }
 
-/// The result of a call, as events describe it.
+/// A call result, as events describe it.
 pub(super) trait ReportedResult {
     /// Returns `true` if the tool reported an error.
     fn is_error(&self) -> bool;
@@ -64,10 +64,10 @@ impl ReportedResult for ToolOutput {
     }
 }
 
-/// Returns the arguments of a call as redacted JSON, for listeners with payloads enabled.
+/// Returns a call's arguments as redacted JSON, for listeners with payloads enabled.
 pub(super) type ArgumentsPayload<'a> = dyn Fn(&Host) -> Arc<Value> + Send + Sync + 'a;
 
-/// Records and emits the outcome of a call, including one whose future is dropped.
+/// Records and emits a call's outcome, also if its future is dropped.
 pub(super) struct CallReporter<'a> {
     connection: &'a Connection,
     tool: &'a str,
@@ -79,7 +79,7 @@ pub(super) struct CallReporter<'a> {
 }
 
 impl<'a> CallReporter<'a> {
-    /// Creates the reporter of a call of `tool` with `arguments`.
+    /// Creates the reporter for a call to `tool` with `arguments`.
     pub(super) fn new(
         connection: &'a Connection,
         (tool, arguments): (&'a str, &'a ArgumentsPayload<'a>),
@@ -120,7 +120,7 @@ impl<'a> CallReporter<'a> {
         host.events().emit(event);
     }
 
-    /// Returns the error of a call whose future was dropped.
+    /// Returns the error for a call whose future was dropped.
     fn dropped(&self) -> CallError {
         if self.cx.is_stopped() {
             CallError::Stopped { server: self.connection.alias().clone() }
@@ -188,7 +188,7 @@ fn encode(connection: &Connection, params: &impl Serialize) -> Result<Vec<u8>, C
     serde_json::to_vec(params).map_err(|error| connection.decode_error(error))
 }
 
-/// Sends any request of the protocol and returns its final result.
+/// Sends any MCP request and returns its final result.
 ///
 /// Boxed, so that it is compiled here and not again in every crate that awaits it.
 pub(crate) fn request<'a>(
@@ -206,7 +206,7 @@ async fn run_request(
     mut params: Map<String, Value>,
     cx: &CallContext,
 ) -> Result<Value, CallError> {
-    // The caller's `_meta` is merged with the `_meta` of the protocol.
+    // The caller's `_meta` is merged with the protocol's own `_meta`.
     let mut cx = cx.clone();
     if let Some(Value::Object(meta)) = params.shift_remove("_meta") {
         for (key, value) in meta {
@@ -266,7 +266,7 @@ pub(super) fn is_idempotent(method: &str) -> bool {
     )
 }
 
-/// Measures the round-trip time of a request without side effects.
+/// Measures the round-trip time with a request that has no side effects.
 pub(crate) async fn ping(connection: &Arc<Connection>) -> Result<Duration, CallError> {
     let cx = CallContext::default();
     let session = connection.session(&cx, connection.timeouts(&cx)).await?;

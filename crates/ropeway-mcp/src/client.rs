@@ -1,4 +1,4 @@
-//! The handle of a connection to one server.
+//! The handle to one server's connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ use ropeway_core::tool::{
     Alias, Arguments, BoxFuture, CallContext, CallError, IntoArguments, Origin, Tool, ToolDefinition, ToolOutput,
 };
 
-/// The error of a failed [`Mcp::connect`].
+/// The error that [`Mcp::connect`] returns.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("could not connect to server `{server}`")]
 pub struct ConnectError {
-    /// The alias of the server.
+    /// The server's alias.
     pub server: Alias,
     /// The reason.
     #[source]
@@ -120,7 +120,8 @@ impl Mcp {
 
     /// Creates a connection to a server at a URL, or to an [`HttpServer`] with headers or a token, without connecting.
     ///
-    /// The alias is derived from the host: `figma` for `https://mcp.figma.com/mcp`. [`with_alias`](Self::with_alias) sets another.
+    /// The alias is derived from the host: `figma` for `https://mcp.figma.com/mcp`. [`with_alias`](Self::with_alias) sets
+    /// another.
     ///
     /// ```
     /// # use ropeway::{HttpServer, Mcp};
@@ -151,7 +152,7 @@ impl Mcp {
         }
     }
 
-    /// Returns the alias of the server.
+    /// Returns the server's alias.
     pub fn alias(&self) -> &Alias {
         self.inner.connection.alias()
     }
@@ -193,7 +194,7 @@ impl Mcp {
             }
         };
         if retrying {
-            // Skips the result of the previous attempt.
+            // Skips the previous attempt's result.
             let _ = state.changed().await;
         }
         let failed = |cause| Err(ConnectError { server: self.alias().clone(), cause });
@@ -207,9 +208,9 @@ impl Mcp {
 
     /// Ends the server's process or session, and connects again in the background. Returns `false` if the connection is closed.
     ///
-    /// Calls in flight to a stdio server fail with an error that is [transient](ropeway_core::tool::CallError::is_transient). Calls that
-    /// start meanwhile wait for the new connection, up to the grace period. `reason` is part of
-    /// [`Event::Restarting`](ropeway_core::event::Event::Restarting).
+    /// Calls in flight to a stdio server fail with an error that is
+    /// [transient](ropeway_core::tool::CallError::is_transient). Calls that start meanwhile wait for the new connection, up
+    /// to the grace period. [`Event::Restarting`](ropeway_core::event::Event::Restarting) contains the `reason`.
     pub async fn restart(&self, reason: impl Into<String>) -> bool {
         let running = self.inner.supervisor.lock().await;
         let Some(commands) = running.as_ref().and_then(|current| current.commands.as_ref()) else { return false };
@@ -228,17 +229,17 @@ impl Mcp {
         matches!(*self.inner.connection.state.borrow(), ConnectionState::Ready { .. })
     }
 
-    /// Returns a receiver of the connection state.
+    /// Returns a receiver for the connection state.
     pub fn state(&self) -> watch::Receiver<ConnectionState> {
         self.inner.connection.state.subscribe()
     }
 
-    /// Subscribes to the events of the connection.
+    /// Subscribes to the connection's events.
     pub fn events(&self) -> EventStream {
         self.inner.connection.host.events().subscribe()
     }
 
-    /// Returns the server's description of itself, or `None` while it is not connected.
+    /// Returns the server's self-description, or `None` while it is not connected.
     pub fn server_info(&self) -> Option<Arc<ServerInfo>> {
         match &*self.inner.connection.state.borrow() {
             ConnectionState::Ready { server } => Some(server.clone()),
@@ -286,7 +287,7 @@ impl Mcp {
         list.definitions().map(tool).collect()
     }
 
-    /// Returns the definitions of the server's tools, cached like [`list_tools`](Self::list_tools).
+    /// Returns the server's tool definitions, cached like [`list_tools`](Self::list_tools).
     pub async fn list_tool_definitions(&self) -> Result<Vec<ToolDefinition>, CallError> {
         let list = tools::list(&self.inner.connection, &CallContext::default()).await?;
         Ok(list.definitions().map(|definition| ToolDefinition::clone(definition)).collect())
@@ -338,9 +339,9 @@ impl Mcp {
 
     /// Calls a tool by its name on the server and returns the outcome as an [`Envelope`], whether the call succeeded or not.
     ///
-    /// Structured content is cast to the tool's output schema. The first result with structured content fetches the tool list for
-    /// that if it is not cached; if the server does not list its tools within 5 s, results stay as they are. The arguments are sent
-    /// unchecked; [`CheckedTool`](ropeway_core::checked::CheckedTool) validates them.
+    /// Structured content is cast to the tool's output schema. The first result with structured content fetches the tool
+    /// list for that if it is not cached; if the server does not list its tools within 5 s, results stay as they are. The
+    /// arguments are sent unchecked; [`CheckedTool`](ropeway_core::checked::CheckedTool) validates them.
     pub async fn call(&self, tool: &str, arguments: impl IntoArguments) -> Envelope {
         self.call_with(tool, arguments, &CallContext::default()).await
     }
@@ -370,7 +371,7 @@ impl Mcp {
         }
     }
 
-    /// Sends any request of the protocol, with plain JSON parameters and result.
+    /// Sends any MCP request, with plain JSON parameters and result.
     pub async fn request(
         &self,
         method: &str,

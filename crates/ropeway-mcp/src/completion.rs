@@ -29,7 +29,7 @@ pub struct Completion {
 }
 
 impl Mcp {
-    /// Requests completions for the partial `value` of an argument of a prompt. `context` holds the other arguments.
+    /// Requests completions for a prompt argument's partial `value`. `context` holds the other arguments.
     ///
     /// Returns an empty [`Completion`] if the server does not support completion.
     pub async fn complete_prompt(
@@ -45,7 +45,7 @@ impl Mcp {
         complete(&self.inner.connection, reference, argument, context, cx).await
     }
 
-    /// Requests completions for the partial `value` of a variable of a resource template. `context` holds the other variables.
+    /// Requests completions for a resource template variable's partial `value`. `context` holds the other variables.
     ///
     /// Returns an empty [`Completion`] if the server does not support completion.
     pub async fn complete_resource(
@@ -62,7 +62,7 @@ impl Mcp {
     }
 }
 
-/// Requests suggestions for an argument of a prompt or resource template. Returns none if the server does not support completion.
+/// Requests suggestions for a prompt or resource template argument. Returns none if the server does not support completion.
 async fn complete(
     connection: &Arc<Connection>,
     reference: Value,

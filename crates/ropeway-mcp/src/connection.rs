@@ -1,4 +1,4 @@
-//! State that the handle of a connection shares with its supervisor: the session, the tool list, the last failure.
+//! State that a connection's handle shares with its supervisor: the session, the tool list, the last failure.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -24,6 +24,17 @@ use ropeway_core::tool::{Alias, CallContext, CallError, CancelToken};
 /// Minimum delay before a second attempt in a row.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(20);
 
+/// One server's connection state, shared by the handle, the supervisor and the server's tools.
+///
+/// It outlives sessions and supervisors. The supervisor sets the session and the state; the handle only announces the first
+/// `Connecting`, and a call may discard a session that it found lost. The tool list comes from the last fetch, by the
+/// supervisor or by a call. The state starts as `Closed`, goes through `Connecting` to `Ready`, `Down` or `NeedsAuth`,
+/// returns to `Connecting` for each further attempt, and is `Closed` again when the supervisor ends.
+///
+/// Each std mutex guards one value. It is taken alone, for a copy or a replacement and never across an `.await`, so they
+/// need no order. Only `uncast_session` is an async mutex: a call takes it before all others and holds it while it fetches
+/// the tool list. Dropping a connection does nothing. The supervisor, which shares it, closes the session when the handle
+/// is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) config: ServerConfig,
@@ -92,7 +103,7 @@ impl Connection {
             }
             ConnectionState::Closed => Event::Closed { server },
         };
-        // The watch only holds the latest state. A slow reader would miss the reason.
+        // The watch only holds the latest state, so a slow reader would miss the reason.
         match &state {
             ConnectionState::Down { cause, .. } => {
                 *lock(&self.last_failure) = Some((SystemTime::now(), cause.clone()));
@@ -155,7 +166,7 @@ impl Connection {
         self.host.events().emit(Event::ToolsChanged { server: self.alias().clone() });
     }
 
-    /// Returns the timeouts of a call that starts now.
+    /// Returns the timeouts for a call that starts now.
     pub(crate) fn timeouts(&self, cx: &CallContext) -> RequestTimeouts {
         let started = Instant::now();
         let total = started + cx.total().unwrap_or(self.config.timeouts.total);
@@ -171,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Starts another attempt if the server needs authentication, and tokens can be obtained now. Returns `false` otherwise.
+    /// Starts another attempt if the server needs authentication and tokens can be obtained now. Returns `false` otherwise.
     async fn retry_auth(&self) -> bool {
         let Some(auth) = self.host.authorizer() else { return false };
         if !auth.can_retry().await {
@@ -182,7 +193,7 @@ impl Connection {
         true
     }
 
-    /// Returns the total time of all sign-ins.
+    /// Returns the total time that all sign-ins took.
     pub(crate) fn sign_in_time(&self) -> Duration {
         self.host.authorizer().map(|auth| auth.clock.total()).unwrap_or_default()
     }
@@ -235,7 +246,7 @@ impl Connection {
                 return Err(refused);
             }
             self.wanted.notify_one();
-            // The time of a sign-in does not count.
+            // Sign-in time does not count.
             let give_up_at = timeouts.deadline.min(grace_end + (self.sign_in_time() - sign_ins));
             let changed = tokio::select! {
                 changed = tokio::time::timeout_at(give_up_at, state.changed()) => changed,
@@ -297,9 +308,9 @@ impl Connection {
         Err(error.into_call_error(self.alias()))
     }
 
-    /// Returns the error of a call whose result could not be decoded.
+    /// Returns the error for a call whose result could not be decoded.
     pub(crate) fn decode_error(&self, error: serde_json::Error) -> CallError {
-        // The error may quote text of the server.
+        // The error may quote server text.
         CallError::Protocol { server: self.alias().clone(), source: self.host.redact(&error.to_string()).into() }
     }
 

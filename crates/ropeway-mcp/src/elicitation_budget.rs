@@ -1,4 +1,4 @@
-//! Limits the questions that a server may ask the user during calls.
+//! Limits the elicitations that a server may send during calls.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -10,15 +10,15 @@ use crate::protocol::code;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::{Alias, CallError};
 
-/// Counts the questions of one server.
+/// Counts one server's elicitations.
 ///
-/// In the legacy era a question does not name its call, so concurrent calls share their allowances. Without a call in
-/// progress, the server has the allowance of one call until the next call begins.
+/// In the legacy era an elicitation does not name its call, so concurrent calls share their allowances. Without a call in
+/// progress, the server has one call's allowance until the next call begins.
 #[derive(Debug)]
 pub(crate) struct ElicitationBudget {
     per_call: usize,
     state: Mutex<BudgetState>,
-    /// Notifies when a question was rejected.
+    /// Notifies when an elicitation was rejected.
     exceeded: watch::Sender<()>,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct ElicitationBudget {
 struct BudgetState {
     calls: usize,
     left: usize,
-    /// Number of questions that wait for the user.
+    /// Counts elicitations that wait for the user.
     open: usize,
-    /// When the user last answered a question.
+    /// When the user last answered one.
     answered: Option<Instant>,
 }
 
@@ -41,12 +41,12 @@ impl ElicitationBudget {
         }
     }
 
-    /// Returns the maximum number of questions per call.
+    /// Returns the maximum elicitations per call.
     pub(super) fn per_call(&self) -> usize {
         self.per_call
     }
 
-    /// Takes one question from the budget. The error goes to the server, and calls in progress fail.
+    /// Takes one elicitation from the budget. The error goes to the server, and calls in progress fail.
     pub(super) fn take(&self) -> Result<(), HandlerError> {
         let mut state = self.state();
         match state.left.checked_sub(1) {
@@ -62,25 +62,25 @@ impl ElicitationBudget {
         }
     }
 
-    /// Marks a question as open until the guard is dropped.
+    /// Marks an elicitation as open until the guard is dropped.
     pub(super) fn open(&self) -> OpenElicitation<'_> {
         self.opened();
         OpenElicitation(self)
     }
 
-    /// Counts a question as open until [`closed`](Self::closed).
+    /// Counts an elicitation as open until [`closed`](Self::closed).
     pub(super) fn opened(&self) {
         self.state().open += 1;
     }
 
-    /// Counts a question as answered.
+    /// Counts an elicitation as answered.
     pub(super) fn closed(&self) {
         let mut state = self.state();
         state.open -= 1;
         state.answered = Some(Instant::now());
     }
 
-    /// Returns the last time the server waited for the user: now while a question is open. A server that waits for an
+    /// Returns the last time the server waited for the user: now while an elicitation is open. A server that waits for an
     /// answer is not idle.
     pub(super) fn waited_until(&self) -> Option<Instant> {
         let state = self.state();
@@ -93,7 +93,7 @@ impl ElicitationBudget {
         HandlerError { code: code::INTERNAL, message }
     }
 
-    /// Runs a call of this server with its own allowance. The call fails as soon as a question is rejected.
+    /// Runs a call to this server with its own allowance. The call fails as soon as an elicitation is rejected.
     pub(super) async fn run_call<T>(
         &self,
         server: &Alias,
@@ -108,7 +108,7 @@ impl ElicitationBudget {
         }
     }
 
-    /// Returns the error of a call whose server asks too many questions.
+    /// Returns the error for a call whose server sends too many elicitations.
     pub(super) fn call_error(&self, server: &Alias) -> CallError {
         too_many_elicitations(server, self.per_call)
     }
@@ -118,13 +118,13 @@ impl ElicitationBudget {
     }
 }
 
-/// Returns the error of a call whose server asks more questions than the limit allows.
+/// Returns the error for a call whose server sends more elicitations than the limit allows.
 pub fn too_many_elicitations(server: &Alias, limit: usize) -> CallError {
     let source = format!("it asked the user more than {limit} questions");
     CallError::Protocol { server: server.clone(), source: source.into() }
 }
 
-/// A question that waits for the user. Dropping it closes the question.
+/// An elicitation that waits for the user. Dropping it closes the elicitation.
 pub(super) struct OpenElicitation<'a>(&'a ElicitationBudget);
 
 impl Drop for OpenElicitation<'_> {
@@ -133,7 +133,7 @@ impl Drop for OpenElicitation<'_> {
     }
 }
 
-/// The allowance of one call.
+/// One call's allowance.
 struct CallShare<'a>(&'a ElicitationBudget);
 
 impl<'a> CallShare<'a> {

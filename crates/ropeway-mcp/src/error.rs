@@ -1,4 +1,4 @@
-//! Errors of requests and of connections.
+//! Request errors and connection errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ pub enum ConnectErrorKind {
     Spawn {
         /// The program.
         program: String,
-        /// The error of the operating system.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The sandbox of the program could not be applied.
+    /// The program's sandbox could not be applied.
     #[error("could not apply the sandbox: {reason}")]
     Sandbox {
         /// The reason.
@@ -34,13 +34,13 @@ pub enum ConnectErrorKind {
     Exited {
         /// The exit status.
         status: String,
-        /// The line of its stderr that explains the failure.
+        /// The stderr line that explains the failure.
         said: Option<String>,
     },
     /// The server closed its side of the connection.
     #[error("the server closed the connection{}", detail(.said))]
     Hangup {
-        /// The line of its stderr that explains the failure.
+        /// The stderr line that explains the failure.
         said: Option<String>,
     },
     /// The pipe or socket failed, or could not be opened.
@@ -49,9 +49,9 @@ pub enum ConnectErrorKind {
     /// The TLS handshake failed.
     #[error("{trouble}")]
     Tls {
-        /// The kind of failure.
+        /// The failure kind.
         trouble: TlsError,
-        /// The error of the TLS library.
+        /// The TLS library's error.
         #[source]
         source: BoxError,
     },
@@ -60,7 +60,7 @@ pub enum ConnectErrorKind {
     Timeout {
         /// The timeout.
         after: Duration,
-        /// The line of its stderr that explains the failure.
+        /// The stderr line that explains the failure.
         said: Option<String>,
     },
     /// The server requires authentication.
@@ -86,7 +86,7 @@ pub enum ConnectErrorKind {
     Refused {
         /// The JSON-RPC error code.
         code: i64,
-        /// The error of the server.
+        /// The server's error.
         #[source]
         source: BoxError,
     },
@@ -98,7 +98,7 @@ pub enum ConnectErrorKind {
         /// The beginning of the body.
         said: Option<String>,
     },
-    /// The server supports none of the protocol versions that this client supports.
+    /// The client and the server have no protocol version in common.
     #[error("the server only supports protocol version {theirs}")]
     Version {
         /// The versions that the server offers.
@@ -145,13 +145,13 @@ fn refusal(status: u16, said: &Option<String>) -> String {
     }
 }
 
-/// The HTTP status of a proxy that requires authentication.
+/// The HTTP status that a proxy sends if it requires authentication.
 pub(crate) const PROXY_AUTH: u16 = 407;
 
-/// Number of bytes of an error message that are kept.
+/// Error messages are truncated to this many bytes.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// Redacts and truncates an error of the server.
+/// Redacts and truncates a server error.
 pub(crate) fn redact_error(error: RpcError, redactor: &Redactor) -> RpcError {
     let RpcError { code, message, mut data } = error;
     if let Some(data) = &mut data {
@@ -192,7 +192,7 @@ pub(crate) enum RequestError {
     Timeout {
         after: Duration,
         idle: bool,
-        /// The last error of the server without a request id.
+        /// The server's last error without a request id.
         hint: Option<RpcError>,
     },
     /// The caller cancelled the request.
@@ -205,7 +205,7 @@ impl RequestError {
         Self::Disconnected { started, cause: Arc::new(cause) }
     }
 
-    /// Converts the error to the error of a call.
+    /// Converts the error to a call error.
     pub(crate) fn into_call_error(self, server: &Alias) -> CallError {
         let server = server.clone();
         match self {
@@ -227,7 +227,7 @@ impl RequestError {
         }
     }
 
-    /// Converts the error to the error of a handshake.
+    /// Converts the error to a handshake error.
     pub(crate) fn into_connect_error(self) -> Arc<ConnectErrorKind> {
         match self {
             Self::Disconnected { cause, .. } => cause,

@@ -42,7 +42,7 @@ pub(super) fn may_be_sse(failed: &ConnectErrorKind) -> bool {
     }
 }
 
-/// Returns `true` if a formerly legacy server may be modern now: it rejects `initialize`, or exits because of it.
+/// Returns `true` if a formerly legacy server may be modern now: it rejects `initialize`, or exits when it gets it.
 pub(super) fn may_be_modern(failed: &ConnectErrorKind) -> bool {
     match failed {
         ConnectErrorKind::Refused { .. }

@@ -18,7 +18,7 @@ use crate::protocol::{self, RpcError, code};
 use ropeway_core::json;
 use ropeway_core::sync::lock;
 
-/// Rate limit of the notifications of one server, except for list changes.
+/// Rate limit for one server's notifications, except for list changes.
 const NOTIFICATION_BURST: u32 = 1000;
 const NOTIFICATIONS_PER_SECOND: u32 = 200;
 
@@ -26,7 +26,15 @@ const NOTIFICATIONS_PER_SECOND: u32 = 200;
 const LIST_CHANGES: [&str; 3] =
     ["notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"];
 
-/// State of a connection for its message handler.
+/// What a connection keeps for its message handler: the open server requests and a notification rate limit.
+///
+/// The host owns it. The tasks that read messages open server requests. Each leaves the list once: with its answer, when
+/// the server cancels it, or when the link closes and all are withdrawn. Only the task that removes it acts, so an answer
+/// that comes later is dropped. An answer holds the host weakly: a handler that keeps a server request does not keep the
+/// connection alive.
+///
+/// The two std mutexes are never held together or across an `.await`. Both are released before the message handler runs,
+/// because it may answer at once.
 #[derive(Debug)]
 pub(super) struct HandlerState {
     link: LinkKey,
@@ -58,7 +66,7 @@ impl HandlerState {
     }
 }
 
-/// The server's request behind a server request.
+/// The sink that answers one open server request.
 struct PendingAnswer {
     host: Weak<Host>,
     number: u64,
@@ -94,12 +102,12 @@ fn response(id: &RawValue, key: &str, outcome: &str) -> Vec<u8> {
 }
 
 impl Host {
-    /// Returns the key of the connection.
+    /// Returns the connection's key.
     pub(crate) fn link(&self) -> LinkKey {
         self.handler_state.link
     }
 
-    /// Passes a request of the server to the message handler, or rejects it.
+    /// Passes a server request to the message handler, or rejects it.
     pub(super) fn pass_request(
         self: &Arc<Self>,
         handler: &dyn MessageHandler,
@@ -124,7 +132,7 @@ impl Host {
         handler.on_request(ServerRequest::new((self.link(), id), method, params, asked, Arc::new(answer)));
     }
 
-    /// Returns the method of a server request, if the message handler may answer it.
+    /// Returns the request's method, if the message handler may answer it.
     fn server_request_method(
         &self,
         method: &str,
@@ -171,7 +179,7 @@ impl Host {
         handler.on_closed(self.link());
     }
 
-    /// Passes a notification of the server to the message handler, if one is set.
+    /// Passes a server notification to the message handler, if one is set.
     pub(crate) fn pass_notification(&self, method: &str, params: Option<&RawValue>, callers: impl FnOnce() -> Callers) {
         let Some(handler) = &self.handlers.message_handler else { return };
         if method == "notifications/cancelled" {
@@ -188,15 +196,15 @@ impl Host {
         }
     }
 
-    /// Reports changes of all lists to the message handler, after a time without notifications.
+    /// Reports changes to all lists to the message handler, after a period without notifications.
     pub(super) fn report_all_changed(&self) {
         for method in LIST_CHANGES {
             self.pass_notification(method, None, Callers::default);
         }
     }
 
-    /// Reports a change to a subscribed resource to the message handler, after a time without notifications about it. The server's rate limit
-    /// does not hold for it: there is one for each subscription, after a reconnect.
+    /// Reports a change to a subscribed resource to the message handler, after a period without notifications about it. The
+    /// server's rate limit does not apply: a reconnect causes one report for each subscription.
     pub(super) fn report_resource_changed(&self, uri: &str) {
         let Some(handler) = &self.handlers.message_handler else { return };
         if let Ok(params) = serde_json::value::to_raw_value(&json!({"uri": uri})) {

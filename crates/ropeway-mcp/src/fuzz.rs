@@ -41,7 +41,7 @@ impl AsyncRead for Chunks {
     }
 }
 
-/// Returns the outcomes of the pending requests after a server has written these chunks.
+/// Returns the pending requests' outcomes after a server has written these chunks.
 pub fn answers(chunks: &[&[u8]], limit: usize) -> Vec<String> {
     static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().ok();

@@ -1,4 +1,4 @@
-//! Handlers for the requests of servers to the client: elicitation, sampling, roots and sign-ins.
+//! Handlers for server requests to the client: elicitation, sampling and roots, and for sign-ins.
 
 use std::fmt;
 use std::future::Future;
@@ -18,32 +18,32 @@ use ropeway_core::tool::{Alias, BoxError, BoxFuture};
 
 pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
 
-/// A question of a server to the user
+/// A server's question to the user
 /// ([`elicitation/create`](https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation)).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Elicitation {
-    /// The alias of the server that asks.
+    /// The requesting server's alias.
     pub server: Alias,
     /// The question, for display.
     pub message: String,
-    /// The form of the answer.
+    /// How the user answers: with a form or on a web page.
     pub mode: ElicitationMode,
-    /// The parameters of the request, unchanged.
+    /// The request's parameters, unchanged.
     pub params: Value,
 }
 
-/// The form of the answer to an [`Elicitation`].
+/// How the user answers an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationMode {
-    /// Values that match a flat schema. Missing values get the defaults of the schema.
+    /// Values that match a flat schema. Missing values get the schema's defaults.
     Form {
-        /// The JSON Schema of the values.
+        /// The JSON Schema for the values.
         schema: Value,
     },
     /// A web page for the user to open.
     Url {
-        /// The address of the page.
+        /// The page's address.
         url: String,
     },
 }
@@ -55,23 +55,23 @@ pub enum ElicitationAnswer {
     Accept(Map<String, Value>),
     /// The user declined.
     Decline,
-    /// The user dismissed the question.
+    /// The user dismissed the request.
     Cancel,
 }
 
-/// A request of a server to sample from a model
+/// A server request to sample from a model
 /// ([`sampling/createMessage`](https://modelcontextprotocol.io/specification/2025-11-25/client/sampling)).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SamplingRequest {
-    /// The alias of the server that asks.
+    /// The requesting server's alias.
     pub server: Alias,
-    /// The parameters of the request, unchanged.
+    /// The request's parameters, unchanged.
     pub params: Value,
 }
 
 impl SamplingRequest {
-    /// Creates a request with the parameters of `sampling/createMessage`.
+    /// Creates a request with `sampling/createMessage` parameters.
     pub fn new(server: impl Into<Alias>, params: Value) -> Self {
         Self { server: server.into(), params }
     }
@@ -88,7 +88,7 @@ pub struct ClientRoot {
     pub name: Option<String>,
 }
 
-/// Functions that answer the requests of servers.
+/// Functions that answer server requests.
 ///
 /// The client declares a capability to servers only if its handler is set, and rejects requests without a handler.
 #[derive(Clone, Default)]
@@ -96,7 +96,7 @@ pub struct Handlers {
     pub(super) elicitation: Option<Handler<Elicitation, ElicitationAnswer>>,
     pub(super) sampling: Option<Handler<SamplingRequest, Value>>,
     pub(super) roots: Option<Handler<(), Vec<ClientRoot>>>,
-    /// Receives all requests in place of the handlers.
+    /// Receives all server requests in place of the handlers.
     pub(super) message_handler: Option<Arc<dyn MessageHandler>>,
     /// Sign-in handler, token store and account for HTTP servers.
     pub(super) auth: AuthHost,
@@ -108,7 +108,7 @@ impl Handlers {
         Self::default()
     }
 
-    /// Sets the handler of elicitation requests.
+    /// Sets the elicitation handler.
     #[must_use]
     pub fn on_elicitation<F, R>(mut self, handler: F) -> Self
     where
@@ -119,7 +119,7 @@ impl Handlers {
         self
     }
 
-    /// Sets the handler of sampling requests. It returns the result of `sampling/createMessage`.
+    /// Sets the sampling handler. It returns the `sampling/createMessage` result.
     #[must_use]
     pub fn on_sampling<F, R>(mut self, handler: F) -> Self
     where
@@ -165,7 +165,7 @@ setters!(Handlers {
 });
 
 impl Handlers {
-    /// Adds a redactor that receives the tokens of all connections when they are obtained or read from the store.
+    /// Adds a redactor that receives every connection's tokens when they are obtained or read from the store.
     ///
     /// A connection redacts them in its events, errors and logs. A host uses the redactor for its own output, such as tool
     /// results.
@@ -177,21 +177,21 @@ impl Handlers {
 }
 
 impl Handlers {
-    /// Sets the message handler. No handler is called then.
+    /// Sets the message handler. It receives all server requests, and no other handler is called for them.
     #[must_use]
     pub fn with_message_handler(mut self, message_handler: Arc<dyn MessageHandler>) -> Self {
         self.message_handler = Some(message_handler);
         self
     }
 
-    /// Returns the store of the tokens of sign-ins.
+    /// Returns the store that holds sign-in tokens.
     pub fn token_store(&self) -> Option<&TokenStore> {
         self.auth.store.as_ref()
     }
 }
 
 impl Handlers {
-    /// Takes the handler of sign-ins and the token store of other handlers. An account that is set here is kept.
+    /// Takes the sign-in handler and the token store from other handlers. An account that is set here is kept.
     #[must_use]
     pub fn with_auth_of(mut self, other: &Self) -> Self {
         let account = self.auth.account.take();
@@ -231,7 +231,7 @@ impl fmt::Debug for Handlers {
     }
 }
 
-/// The JSON-RPC error that answers a request of a server. A handler may return it as its error, to choose the code.
+/// The JSON-RPC error that answers a server request. A handler may return it as its error, to choose the code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HandlerError {
@@ -242,7 +242,7 @@ pub struct HandlerError {
 }
 
 impl HandlerError {
-    /// The error of a request whose method is not supported.
+    /// The error for a request whose method is not supported.
     pub(crate) fn unsupported(method: &str) -> Self {
         Self { code: code::METHOD_NOT_FOUND, message: format!("`{method}` is not supported") }
     }

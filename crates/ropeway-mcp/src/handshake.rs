@@ -32,13 +32,13 @@ use ropeway_core::tool::CallContext;
 
 type ConnectFailure = Arc<ConnectErrorKind>;
 
-/// Number of bytes of a protocol version that are kept for an error.
+/// Protocol versions in errors are truncated to this many bytes.
 const MAX_VERSION_BYTES: usize = 1 << 10;
 
-/// Minimum timeout of the second `server/discover` to an HTTP server that did not answer the first one in time.
+/// Minimum timeout for the second `server/discover` to an HTTP server that did not answer the first one in time.
 const MIN_SECOND_PROBE: Duration = Duration::from_secs(2);
 
-/// The outcome of a handshake.
+/// A handshake's outcome.
 pub(crate) struct HandshakeOutcome {
     pub(crate) session: Result<Session, ConnectFailure>,
     /// The era that the next handshake tries first. `None` if the server has to be probed.
@@ -47,7 +47,7 @@ pub(crate) struct HandshakeOutcome {
 
 /// Connects to the server and negotiates the protocol version, within the configured timeout.
 pub(crate) async fn connect(config: &ServerConfig, host: &Arc<Host>, remembered: Option<Era>) -> HandshakeOutcome {
-    // Outside of the handshake, which is dropped at the timeout.
+    // Outlives the handshake, which is dropped at the timeout.
     let learned = Mutex::new(None);
     let session = connect_in_time(config, host, remembered, &learned).await;
     let learned = *lock(&learned);
@@ -111,7 +111,7 @@ struct Handshake<'a> {
     learned: &'a Mutex<Option<Era>>,
 }
 
-/// The outcome of a probe.
+/// A probe's outcome.
 enum ProbeResult {
     /// The server is modern.
     Modern(Box<ServerInfo>),
@@ -123,7 +123,7 @@ enum ProbeResult {
         /// The server has also answered `server/discover`.
         is_dual: bool,
     },
-    /// The link is of no more use: the server must be restarted, and used in this era.
+    /// The link is useless: the server must be restarted, and used in this era.
     Restart(Era),
 }
 
@@ -219,9 +219,10 @@ impl Handshake<'_> {
         }
     }
 
-    /// Restarts the server and uses it in one era, after the first process has exited: two at a time may conflict.
+    /// Restarts the server to use it in one era. Waits until the first process has exited, because two at a time may conflict.
     async fn restart(&self, first: &Lines, era: Era) -> Result<Session, ConnectFailure> {
-        // A server that takes most of the timeout to start has no time for a second start. The next handshake begins with this era.
+        // A server that takes most of the timeout to start has no time for a second start. The next handshake begins with
+        // this era.
         self.learn(Some(era));
         first.close(self.config.timeouts.close).await;
         let lines = self.open_lines().await?;
@@ -248,10 +249,11 @@ impl Handshake<'_> {
         *lock(self.learned) = era;
     }
 
-    /// Determines the era of a server on a pipe. If it does not answer in time, sends `initialize` as well.
+    /// Determines the era that a server on a pipe uses. If it does not answer in time, sends `initialize` as well.
     ///
-    /// From then on, the answer to `initialize` decides. Servers on the TypeScript and Rust SDKs answer both requests, and an accepted
-    /// `initialize` makes the connection legacy. Servers on the Python SDK 2.x use the era of the first request and reject the other.
+    /// From then on, the answer to `initialize` decides. Servers on the TypeScript and Rust SDKs answer both requests, and
+    /// an accepted `initialize` makes the connection legacy. Servers on the Python SDK 2.x use the first request's era and
+    /// reject the other.
     async fn probe(&self, link: &Link) -> Result<ProbeResult, ConnectFailure> {
         let mut discover = std::pin::pin!(self.discover(link));
         tokio::select! {
@@ -287,7 +289,7 @@ impl Handshake<'_> {
                     }
                     Err(error) => return Err(error.into_connect_error()),
                 },
-                // The server could still accept `initialize`, and the link would be of both eras.
+                // The server could still accept `initialize`, and the link would belong to both eras.
                 () = &mut silence, if is_modern => return Ok(ProbeResult::Restart(Era::Modern)),
             }
         }
@@ -341,8 +343,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Sends `server/discover` again to a legacy HTTP server that did not answer the first one in time. If it answers now, it only
-    /// started slowly, and must not be remembered as legacy.
+    /// Sends `server/discover` again to a legacy HTTP server that did not answer the first one in time. If it answers now,
+    /// it only started slowly, and must not be remembered as legacy.
     async fn probe_again(&self, server: &HttpServer, initialize_time: Duration) {
         let Ok(http) = Http::new(server, self.pending(), self.config.limits.message_bytes) else { return };
         let idle = MIN_SECOND_PROBE.max(2 * initialize_time).min(self.probe_time());
@@ -352,13 +354,13 @@ impl Handshake<'_> {
         }
     }
 
-    /// Returns the timeout of the probe: at most half of the remaining time.
+    /// Returns the probe timeout: at most half of the remaining time.
     fn probe_time(&self) -> Duration {
         let left = (self.timeouts.started + self.timeouts.idle).saturating_duration_since(Instant::now());
         self.config.timeouts.probe.min(left / 2).max(Duration::from_millis(1))
     }
 
-    /// Returns the timeouts of the probe over HTTP. A server of unknown era gets a shorter idle timeout.
+    /// Returns the timeouts for a probe over HTTP. A server in an unknown era gets a shorter idle timeout.
     fn probe_timeouts(&self, era: Option<Era>) -> RequestTimeouts {
         match era {
             Some(_) => self.timeouts,

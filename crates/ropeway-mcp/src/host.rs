@@ -1,4 +1,4 @@
-//! The client side of a connection: events, warnings, limits, and the notifications of the server.
+//! The client side of a connection: events, warnings, limits and the server's notifications.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,14 +28,14 @@ use ropeway_core::secret::{Redactor, SharedRedactor};
 use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 
-/// Number of bytes of a log message that are passed on. A slow listener buffers a thousand of them.
+/// Log messages are truncated to this many bytes. A slow listener buffers a thousand of them.
 const MAX_LOG_BYTES: usize = 64 << 10;
 
-/// Number of bytes of a URI or a warning that are passed on.
+/// URIs and warnings are truncated to this many bytes.
 const MAX_TEXT_BYTES: usize = 4 << 10;
 
-/// Rate limit of events that one server causes. All servers of a bridge share one event buffer, and a server that fills it
-/// would evict the events of the others.
+/// Rate limit for one server's events. A bridge's servers share one event buffer, and a server that fills it would evict the
+/// other servers' events.
 const EVENT_BURST: u32 = 1000;
 const EVENTS_PER_SECOND: u32 = 200;
 
@@ -53,7 +53,15 @@ pub(crate) trait ReplySink: Send + Sync {
 
 pub(crate) type ReplySender = Arc<dyn ReplySink>;
 
-/// Client-side state of one connection: handlers, events, limits and the redactor.
+/// One connection's client side: handlers, events, limits and the redactor.
+///
+/// The connection owns it, so it outlives sessions. Links, reply sinks, server request handlers and subscription holds
+/// share it. The tasks that read messages pass it server requests and notifications. The supervisor aborts the handlers
+/// when a session ends. That also breaks a reference cycle: each handler task in `requests` holds the host.
+///
+/// All its locks are std mutexes, and none is held across an `.await`. `requests` is the outer one:
+/// [`on_request`](Self::on_request) holds it while it counts the open server requests, rejects a request or stores a
+/// handler's abort handle, and takes one further lock at a time. Every other mutex is taken alone.
 #[derive(Debug)]
 pub(crate) struct Host {
     alias: Alias,
@@ -69,9 +77,9 @@ pub(crate) struct Host {
     /// Wakes the task that refreshes the tool list.
     pub(crate) tools_stale: Notify,
     pub(super) requests: Mutex<JoinSet<()>>,
-    /// The handlers of requests in progress, by request id in JSON. The server may cancel them.
+    /// Running request handlers, by request id in JSON. The server may cancel them.
     pub(super) request_handlers: Mutex<HashMap<String, AbortHandle>>,
-    /// Size of the parameters of all requests in progress.
+    /// Total parameter size, over all requests in progress.
     pub(super) request_bytes: Arc<AtomicUsize>,
     /// Limits the events that the server causes.
     rate_limit: Mutex<RateLimit>,
@@ -81,9 +89,9 @@ pub(crate) struct Host {
     pub(crate) elicitations: ElicitationBudget,
     pub(super) handler_state: HandlerState,
     pub(crate) subscriptions: Subscriptions,
-    /// Number of lines on stdout that were not messages.
+    /// Counts stdout lines that were not messages.
     invalid_lines: AtomicU64,
-    /// Stderr of the current server process, kept after its exit.
+    /// The current server process's stderr, kept after its exit.
     stderr: Mutex<Option<Arc<Stderr>>>,
 }
 
@@ -120,7 +128,7 @@ impl Host {
         Self { elicitations: ElicitationBudget::new(per_call), ..self }
     }
 
-    /// Adds the authorization of an HTTP server.
+    /// Adds an HTTP server's authorizer.
     pub(crate) fn with_authorizer(mut self, transport: &Transport) -> Self {
         if let Transport::Http(server) | Transport::Sse(server) = transport {
             self.authorizer = Authorizer::new(&self.alias, server, &self.handlers.auth, &self.events, &self.redactor);
@@ -128,12 +136,12 @@ impl Host {
         self
     }
 
-    /// Returns the authorization of an HTTP server, unless its credentials are fixed.
+    /// Returns an HTTP server's authorizer, unless its credentials are fixed.
     pub(crate) fn authorizer(&self) -> Option<&Arc<Authorizer>> {
         self.authorizer.as_ref()
     }
 
-    /// Reads the stored tokens of an HTTP server, once for each connection attempt.
+    /// Reads an HTTP server's stored tokens, once for each connection attempt.
     pub(crate) async fn load_tokens(&self) -> Result<(), ConnectErrorKind> {
         match &self.authorizer {
             Some(auth) => Box::pin(auth.load()).await.map_err(ConnectErrorKind::Auth),
@@ -141,7 +149,7 @@ impl Host {
         }
     }
 
-    /// Returns the maximum time of a sign-in, or zero if the user cannot be prompted.
+    /// Returns the maximum time that a sign-in may take, or zero if the user cannot be prompted.
     pub(crate) fn max_sign_in_time(&self) -> Duration {
         self.authorizer.as_ref().map(|auth| auth.max_sign_in_time()).unwrap_or_default()
     }
@@ -177,17 +185,17 @@ impl Host {
         &self.redactor
     }
 
-    /// Redacts a text of the server.
+    /// Redacts server text.
     pub(crate) fn redact(&self, text: &str) -> String {
         self.redactor().redact(text).into_owned()
     }
 
-    /// Redacts and truncates a short text of the server.
+    /// Redacts and truncates a short server text.
     pub(crate) fn redact_brief(&self, text: &str) -> String {
         self.redact_truncated(text, MAX_TEXT_BYTES)
     }
 
-    /// Redacts a text of the server and truncates it to `most` bytes.
+    /// Redacts server text and truncates it to `most` bytes.
     pub(crate) fn redact_truncated(&self, text: &str, most: usize) -> String {
         self.redactor().redact_beginning(text, most)
     }
@@ -217,7 +225,7 @@ impl Host {
         self.events.emit(Event::PromptsChanged { server: self.alias.clone() });
     }
 
-    /// Marks everything as changed, after a time without notifications.
+    /// Marks everything as changed, after a period without notifications.
     pub(crate) fn mark_all_changed(&self) {
         self.mark_tools_changed();
         self.mark_prompts_changed();
@@ -225,7 +233,7 @@ impl Host {
         self.report_all_changed();
     }
 
-    /// Reports a change to a subscribed resource, after a time without notifications about it.
+    /// Reports a change to a subscribed resource, after a period without notifications about it.
     pub(crate) fn mark_resource_changed(&self, uri: &str) {
         self.events.emit(Event::ResourceUpdated { server: self.alias.clone(), uri: self.redact_brief(uri) });
         self.report_resource_changed(uri);
@@ -258,12 +266,12 @@ impl Host {
         self.invalid_lines.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of lines on stdout that were not messages.
+    /// Returns the number of stdout lines that were not messages.
     pub(crate) fn invalid_lines(&self) -> u64 {
         self.invalid_lines.load(Ordering::Relaxed)
     }
 
-    /// Sets the stderr of the current server process.
+    /// Sets the current server process's stderr.
     pub(crate) fn set_stderr(&self, stderr: Arc<Stderr>) {
         *lock(&self.stderr) = Some(stderr);
     }
@@ -277,7 +285,7 @@ impl Host {
         }
     }
 
-    /// Returns the line of the server's stderr that explains its failure.
+    /// Returns the stderr line that explains the server's failure.
     pub(crate) async fn stderr_reason(&self) -> Option<String> {
         let stderr = lock(&self.stderr).clone();
         stderr?.reason().await
@@ -291,7 +299,7 @@ impl Host {
 
     /// Logs a warning and emits it as an event.
     pub(crate) fn warn(&self, message: &str) {
-        // Some warnings end in truncated text of the server.
+        // Some warnings end in truncated server text.
         let message = if message.len() > MAX_TEXT_BYTES {
             self.redact_truncated(message, MAX_TEXT_BYTES).into()
         } else {
@@ -301,19 +309,19 @@ impl Host {
         self.events.emit(Event::Warning { server: Some(self.alias.clone()), message: message.into_owned() });
     }
 
-    /// Returns `true` if the result of a handshake comes from the program that this connection belongs to.
+    /// Returns `true` if a handshake result comes from the program that this connection belongs to.
     pub(super) fn is_own_gateway(&self, result: &Map<String, Value>) -> bool {
         let id = result.get("_meta").and_then(|meta| meta.get(meta::GATEWAY_ID)).and_then(Value::as_str);
         id.is_some_and(|id| self.handlers.message_handler.as_ref().is_some_and(|handler| handler.own_id() == id))
     }
 
-    /// Aborts the handlers of all server requests, because their link is closed.
+    /// Aborts all server request handlers, because their link is closed.
     pub(crate) fn abort_requests(&self) {
         lock(&self.requests).abort_all();
         self.withdraw_server_requests();
     }
 
-    /// Returns the client capabilities for servers of an era.
+    /// Returns the client capabilities that servers in an era get.
     pub(crate) fn capabilities(&self, era: Era) -> Value {
         if let Some(handler) = &self.handlers.message_handler {
             return handler.capabilities(era);
@@ -334,7 +342,7 @@ impl Host {
         Value::Object(capabilities)
     }
 
-    /// Handles a notification of the server.
+    /// Handles a server notification.
     pub(crate) fn on_notification(&self, method: &str, params: Option<&RawValue>) {
         let server = || self.alias.clone();
         let size = params.map_or(0, |raw| raw.get().len());

@@ -1,4 +1,4 @@
-//! Routes messages of the server: responses to pending requests, everything else to the host.
+//! Routes server messages: responses to pending requests, everything else to the host.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,18 +19,18 @@ use ropeway_core::json;
 use ropeway_core::tool::Progress;
 use ropeway_web::SseEvent;
 
-/// Number of bytes of a progress message that are passed on.
+/// Progress messages are truncated to this many bytes.
 const MAX_PROGRESS_MESSAGE: usize = 16 << 10;
 
 impl PendingRequests {
-    /// Handles one text of the server: a message or a batch. A response without an id belongs to `owner`, if given.
+    /// Handles one text from the server: a message or a batch. A response without an id belongs to `owner`, if given.
     pub(crate) fn receive(&self, text: &Bytes, reply: &ReplySender, owner: Option<u64>) -> Result<(), FrameError> {
         message_log::received(self.host(), text);
         if let Some((id, range)) = protocol::quick_response(text) {
             self.complete(id, Ok(RawResponse::unverified(text.slice(range), text.clone())));
             return Ok(());
         }
-        // The messages of a batch are parsed one by one, and invalid ones are skipped.
+        // A batch's messages are parsed one by one, and invalid ones are skipped.
         if text.trim_ascii_start().starts_with(b"[")
             && let Cow::Owned(repaired) = json::decodable(text)
         {
@@ -77,7 +77,7 @@ impl PendingRequests {
         })
     }
 
-    /// Handles one event of a stream, unless it is empty.
+    /// Handles one stream event, unless it is empty.
     pub(crate) fn receive_event(&self, event: &SseEvent, reply: &ReplySender, owner: Option<u64>, limit: usize) {
         if let Some(truncated) = &event.truncated {
             let message = TruncatedMessage::from(truncated.clone());

@@ -1,4 +1,4 @@
-//! Methods of [`Mcp`] for the bridge and the agent.
+//! [`Mcp`] methods for the bridge and the agent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,7 +52,8 @@ impl Mcp {
         Arc::new(McpTool { definition: Arc::new(definition), connection, _keep_alive: () })
     }
 
-    /// Returns `true` if the connection was ever opened. A [closed](super::ConnectionState::Closed) one was then closed on purpose.
+    /// Returns `true` if the connection was ever opened. If it is [closed](super::ConnectionState::Closed) now, it was
+    /// closed on purpose.
     pub fn was_opened(&self) -> bool {
         self.inner.was_opened.load(Ordering::Relaxed)
     }
@@ -63,7 +64,7 @@ impl Mcp {
         move |warning| host.warn(warning)
     }
 
-    /// Returns a digest of the server's command or URL.
+    /// Returns a digest over the server's command or URL.
     pub fn endpoint(&self) -> ropeway_core::tool::Digest {
         self.inner.connection.config.endpoint()
     }
@@ -73,7 +74,7 @@ impl Mcp {
         self.inner.connection.last_failure()
     }
 
-    /// Returns a redactor for the secrets of the configuration, and for the tokens obtained so far.
+    /// Returns a redactor for the configuration's secrets, and for the tokens obtained so far.
     pub fn secrets(&self) -> ropeway_core::secret::Redactor {
         self.inner.connection.host.redactor()
     }
@@ -83,7 +84,7 @@ impl Mcp {
         self.inner.connection.config.timeouts
     }
 
-    /// Returns a receiver that is notified of changes to the tool list.
+    /// Returns a receiver that is notified when the tool list changes.
     pub fn tools_version(&self) -> watch::Receiver<u64> {
         self.inner.connection.tools_version.subscribe()
     }
@@ -93,7 +94,7 @@ impl Mcp {
         self.inner.connection.host.tools_changed()
     }
 
-    /// Returns a receiver that is notified of changes to the prompts.
+    /// Returns a receiver that is notified when the prompts change.
     pub fn prompts_version(&self) -> watch::Receiver<u64> {
         self.inner.connection.host.prompts_changed.subscribe()
     }
@@ -108,7 +109,7 @@ impl Mcp {
         self.inner.connection.tools().and_then(|tools| tools.ttl())
     }
 
-    /// Forwards the events of the connection to another channel, under another alias of the server.
+    /// Forwards the connection's events to another channel, under another server alias.
     pub fn relay(&self, alias: Alias, to: Events) -> Relay {
         self.inner.connection.host.events().relay(alias, to)
     }

@@ -1,4 +1,4 @@
-//! A tool of a server, for a model to call.
+//! A server's tool, for a model to call.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ropeway_core::tool::{
     ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput, is_same_definition,
 };
 
-/// Adds a prefix to the name of a tool.
+/// Adds a prefix to a tool's name.
 pub(crate) fn with_prefix(definition: &Arc<ToolDefinition>, prefix: Option<&str>) -> Arc<ToolDefinition> {
     let mut definition = definition.clone();
     if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
@@ -19,7 +19,7 @@ pub(crate) fn with_prefix(definition: &Arc<ToolDefinition>, prefix: Option<&str>
     definition
 }
 
-/// A tool of a server, for a model to call.
+/// A server's tool, for a model to call.
 pub(crate) struct McpTool<K> {
     pub(crate) definition: Arc<ToolDefinition>,
     pub(crate) connection: Arc<Connection>,
@@ -27,7 +27,7 @@ pub(crate) struct McpTool<K> {
     pub(crate) _keep_alive: K,
 }
 
-/// Fails if the server's definition of a tool differs from this one. Fetches the tool list if it is stale.
+/// Fails if the server's tool definition differs from this one. Fetches the tool list if it is stale.
 pub(crate) async fn check_unchanged(
     connection: &Arc<Connection>,
     definition: &ToolDefinition,

@@ -1,4 +1,4 @@
-//! The message handler: receives the requests and notifications of servers unparsed, in place of [`Handlers`](super::Handlers).
+//! The message handler: receives server requests and notifications unparsed, in place of [`Handlers`](super::Handlers).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use serde_json::value::RawValue;
 use super::raw_caller::Callers;
 use crate::protocol::{Era, RpcError};
 
-/// Identifies the connection of one [`Mcp`](super::Mcp), also after it was re-established.
+/// Identifies one [`Mcp`](super::Mcp)'s connection, also after it was re-established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkKey(pub u64);
 
-/// Receives the requests and notifications of servers.
+/// Receives server requests and notifications.
 ///
 /// All methods run on the task that reads messages and must not block.
 pub trait MessageHandler: Send + Sync {
-    /// Returns the id of the program that the connection belongs to. A server with the same id is that program itself.
+    /// Returns the id that identifies the connection's own program. A server with the same id is that program itself.
     fn own_id(&self) -> &str;
 
-    /// Returns the client capabilities that servers of an era get.
+    /// Returns the client capabilities that servers in an era get.
     fn capabilities(&self, era: Era) -> Value;
 
-    /// Receives a request of the server. Dropping the server request answers it with an error.
+    /// Receives a server request. Dropping it answers it with an error.
     fn on_request(&self, server_request: ServerRequest);
 
     /// Reports that the server has withdrawn a server request: it cancelled the request, or its link is closed.
@@ -36,7 +36,7 @@ pub trait MessageHandler: Send + Sync {
     fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Callers);
 }
 
-/// The method of a [`ServerRequest`].
+/// A [`ServerRequest`]'s method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerRequestMethod {
     /// `elicitation/create`.
@@ -61,19 +61,19 @@ impl ServerRequestMethod {
     }
 }
 
-/// A request of a server that waits for an answer. Dropping it answers with an error.
+/// A server request that waits for an answer. Dropping it answers with an error.
 pub struct ServerRequest {
     /// The connection that the server request arrived on.
     pub link: LinkKey,
-    /// The server's id of the request, unique among the open server requests of the link.
+    /// The server's request id, unique among the link's open server requests.
     pub id: Box<RawValue>,
-    /// What the server asks for.
+    /// The requested method.
     pub method: ServerRequestMethod,
     /// The params; `{}` if the request has none.
     pub params: Box<RawValue>,
     /// The raw requests that the server request can belong to.
     pub callers: Callers,
-    /// Maximum number of elicitations per call.
+    /// Maximum elicitations per call.
     pub limit: usize,
     /// `None` once answered.
     pub(super) answer: Option<Arc<dyn AnswerSink>>,
@@ -100,12 +100,12 @@ impl ServerRequest {
         Self { link, id, method, params, callers, limit, answer: Some(answer) }
     }
 
-    /// Returns the sink of the answer, with which the server request can be answered in place of its owner. `None` once answered.
+    /// Returns the answer sink, with which the server request can be answered in place of its owner. `None` once answered.
     pub fn sink(&self) -> Option<Arc<dyn AnswerSink>> {
         self.answer.clone()
     }
 
-    /// Replaces the sink of the answer.
+    /// Replaces the answer sink.
     pub fn wrap_sink(&mut self, wrap: impl FnOnce(Arc<dyn AnswerSink>) -> Arc<dyn AnswerSink>) {
         self.answer = self.answer.take().map(wrap);
     }

@@ -4,10 +4,10 @@ use tracing::Level;
 
 use super::host::Host;
 
-/// The target of the log events.
+/// The log events' target.
 const TARGET: &str = "ropeway::message";
 
-/// Number of bytes of a message that are logged.
+/// Logged messages are truncated to this many bytes.
 const MAX_LOGGED: usize = 2 << 10;
 
 /// Logs an outgoing message.

@@ -23,35 +23,35 @@ use ropeway_core::json;
 use ropeway_core::secret::Redactor;
 use ropeway_core::tool::{BoxFuture, CallContext, CallError};
 
-/// A paginated list of a server.
+/// A server's paginated list.
 #[derive(Clone, Copy, Debug)]
 pub struct PagedList {
     /// The method that returns a page.
     pub method: &'static str,
-    /// The field of the result that holds the entries.
+    /// The result field that holds the entries.
     pub key: &'static str,
     /// The word for an entry, in warnings.
     pub noun: &'static str,
 }
 
-/// Maximum time for all pages of a list.
+/// Maximum time for all pages in a list.
 const MAX_LIST_TIME: Duration = Duration::from_secs(120);
 
-/// Maximum size of a cursor.
+/// Maximum cursor size.
 const MAX_CURSOR_BYTES: usize = 64 << 10;
 
-/// Size from which the entries of a page are redacted on another thread.
+/// The entries of a page from this size are redacted on another thread.
 const LARGE_PAGE: usize = 128 << 10;
 
-/// Maximum number of warnings about one list. Further ones are counted.
+/// Maximum warnings about one list. Further ones are counted.
 const MAX_WARNINGS: usize = 10;
 
-/// The properties of a list as a whole.
+/// Describes a list as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct ListSummary {
     /// How long the list may be cached; zero if a page is missing.
     pub(crate) ttl: Option<Duration>,
-    /// Hash of the received bytes.
+    /// A hash over the received bytes.
     pub(crate) digest: u64,
     /// A warning that names the limit that truncated the list.
     pub(crate) truncation: Option<String>,
@@ -71,7 +71,7 @@ impl ListBudget {
         Self { limits, entries: 0, bytes: 0, left_out: 0 }
     }
 
-    /// Returns the maximum size of a single entry.
+    /// Returns the maximum size for a single entry.
     fn entry_bytes(&self) -> usize {
         self.limits.list_bytes / 8
     }
@@ -99,7 +99,7 @@ impl ListBudget {
     }
 }
 
-/// Emits a limited number of warnings about the entries of one list.
+/// Emits a limited number of warnings about one list's entries.
 #[derive(Debug)]
 pub(crate) struct ListWarnings<'a> {
     connection: &'a Connection,
@@ -127,7 +127,7 @@ impl Drop for ListWarnings<'_> {
     }
 }
 
-/// Redacts the entries of a page; `None` stands for an entry that cannot be redacted.
+/// Redacts a page's entries; `None` stands for an entry that cannot be redacted.
 ///
 /// A large page is redacted on another thread: text with many escapes takes seconds, and other servers must not wait for it.
 async fn redacted<'a>(redactor: &Redactor, entries: Vec<&'a RawValue>) -> Vec<Option<Cow<'a, RawValue>>> {
@@ -160,7 +160,7 @@ pub(crate) fn fetch<'a>(
     Box::pin(fetch_pages(connection, list, cx, take))
 }
 
-/// Takes one entry of a list.
+/// Takes one list entry.
 type TakeEntry<'a> = dyn FnMut(&RawValue, &Session, &mut ListWarnings<'_>) + Send + 'a;
 
 async fn fetch_pages(
@@ -178,7 +178,7 @@ async fn fetch_pages(
     let mut page_bytes = 0;
     let mut digest = DefaultHasher::new();
     let mut cursor: Option<String> = None;
-    // Hashes of all cursors so far, because cursors may be long.
+    // Holds hashes instead of the cursors so far, because cursors may be long.
     let mut seen = HashSet::new();
     for page_number in 1.. {
         let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor})).to_string();

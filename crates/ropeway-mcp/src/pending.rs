@@ -1,4 +1,4 @@
-//! Requests that wait for a response of the server.
+//! Requests that wait for a server response.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -21,10 +21,18 @@ use ropeway_core::tool::CallContext;
 /// How long a response without an id may still belong to a request that was given up.
 const ABANDONED_FOR: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum number of abandoned requests that are kept. The latest ones expire last.
+/// Maximum abandoned requests to keep. The latest ones expire last.
 const MAX_ABANDONED: usize = 64;
 
-/// The pending requests of one link.
+/// One link's pending requests.
+///
+/// The link shares it with the tasks that read its messages. A caller adds a request with [`register`](Self::register) and
+/// removes it by dropping the [`ResponseReceiver`]. The task that reads a response resolves the request; over HTTP it may
+/// be the caller's own. Once the link is closed, [`fail_all`](Self::fail_all) fails all remaining requests, and later ones
+/// fail at once. An outcome is sent only by the task that removed the entry, so a request is resolved at most once.
+///
+/// The table's lock is a std mutex, because it is held for a few map operations and never across an `.await`. It is
+/// released before an outcome is sent or a warning is emitted. Only the sign-in clock's lock is taken under it.
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
     host: Arc<Host>,
@@ -36,13 +44,13 @@ pub(crate) struct PendingRequests {
 pub(super) struct PendingTable {
     requests: HashMap<u64, PendingRequest, BuildHasherDefault<IdHasher>>,
     standing: usize,
-    /// Number of waiting callers, including those that have not taken their response yet.
+    /// Counts waiting callers, including those that have not taken their response yet.
     callers: usize,
     /// Set once the link is closed. New requests then fail at once.
     disconnected: Option<Arc<ConnectErrorKind>>,
     /// The last error without a request id that arrived while several requests were pending.
     unidentified: Option<(Instant, RpcError)>,
-    /// Requests that were given up without a response, and when. An error without a request id may answer one of them.
+    /// Requests that were given up without a response, and when. An error without a request id may answer one.
     abandoned: VecDeque<(u64, Instant)>,
 }
 
@@ -75,10 +83,10 @@ pub(super) struct PendingRequest {
     pub(super) active_at: Instant,
     pub(super) progress: f64,
     pub(super) cx: CallContext,
-    /// The sender of a raw request.
+    /// A raw request's sender.
     pub(super) caller: Option<Arc<dyn RawCaller>>,
     standing: bool,
-    /// Whether the request waits for another token. The time of a sign-in does not count as idle.
+    /// Whether the request waits for another token. Sign-in time does not count as idle.
     paused: bool,
 }
 
@@ -108,7 +116,7 @@ impl PendingTable {
         }
     }
 
-    /// Returns the id of the pending request if exactly one expects a response, and the response cannot belong to an abandoned one.
+    /// Returns the pending request's id if exactly one expects a response, and the response cannot belong to an abandoned one.
     fn only(&self) -> Option<u64> {
         if self.requests.len() - self.standing != 1 {
             return None;
@@ -160,8 +168,8 @@ impl PendingRequests {
         self.table().requests.contains_key(&id)
     }
 
-    /// Returns the raw callers that a message of the server can belong to: that of the request `owner`, whose stream carried the
-    /// message, or all of the link without an owner.
+    /// Returns the raw callers that a server message can belong to: the caller behind the request `owner`, whose stream
+    /// carried the message, or without an owner all callers on the link.
     pub(crate) fn callers(&self, owner: Option<u64>) -> Callers {
         let mut table = self.table();
         let key = |request: &PendingRequest| Some(request.caller.as_ref()?.key());
@@ -260,7 +268,7 @@ impl PendingRequests {
 pub(crate) struct PausedRequest<'a> {
     pending: &'a PendingRequests,
     id: u64,
-    /// The time of all sign-ins before the pause.
+    /// Total sign-in time before the pause.
     before: Duration,
 }
 
@@ -276,7 +284,7 @@ impl Drop for PausedRequest<'_> {
     }
 }
 
-/// The receiving side of a pending request. Dropping it removes the request.
+/// A pending request's receiving side. Dropping it removes the request.
 #[derive(Debug)]
 pub(crate) struct ResponseReceiver<'a> {
     pending: &'a PendingRequests,
@@ -300,7 +308,7 @@ impl ResponseReceiver<'_> {
         self.alone
     }
 
-    /// Waits for the response, the cancellation of the call, or a timeout.
+    /// Waits for the response, a cancellation or a timeout.
     pub(crate) async fn recv(&mut self, request: &Request<'_>) -> RequestResult {
         let Request { cx, timeouts, .. } = *request;
         let timer = tokio::time::sleep_until(timeouts.deadline.min(self.started + timeouts.idle));
@@ -320,9 +328,9 @@ impl ResponseReceiver<'_> {
                     let waited_until = self.pending.host.elicitations.waited_until();
                     let active_at = waited_until.map_or(active_at, |until| active_at.max(until));
                     let unidentified = || self.pending.table().unidentified.clone();
-                    // An error from before this request is not about it.
+                    // An error that arrived before this request is about another one.
                     let hint = || unidentified().filter(|(at, _)| *at >= self.started).map(|(_, error)| error);
-                    // The error may be about the request of another client.
+                    // The error may be about another client's request.
                     let hint = || if request.caller.is_some() { None } else { hint() };
                     if now >= timeouts.deadline {
                         let after = timeouts.deadline - timeouts.started;

@@ -1,5 +1,4 @@
-//! The prompts of a server
-//! ([prompts](https://modelcontextprotocol.io/specification/2025-11-25/server/prompts)).
+//! A server's prompts ([prompts](https://modelcontextprotocol.io/specification/2025-11-25/server/prompts)).
 
 use std::sync::Arc;
 
@@ -14,10 +13,10 @@ use ropeway_core::content::ContentPart;
 use ropeway_core::message::{AssistantMessage, Message};
 use ropeway_core::tool::{Arguments, CallContext, CallError};
 
-/// The role of a message that the user wrote.
+/// The role for messages that the user wrote.
 const USER: &str = "user";
 
-/// An entry of `prompts/list`.
+/// A `prompts/list` entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Prompt {
@@ -26,7 +25,7 @@ pub struct Prompt {
     /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The purpose of the prompt.
+    /// What the prompt is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The arguments that the prompt takes.
@@ -40,16 +39,16 @@ pub struct Prompt {
     pub extra: Map<String, Value>,
 }
 
-/// An argument of a [`Prompt`].
+/// A [`Prompt`] argument.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// The name of the argument.
+    /// The argument's name.
     pub name: String,
     /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The meaning of the argument.
+    /// What the argument means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Whether the argument is required.
@@ -59,11 +58,11 @@ pub struct PromptArgument {
     pub extra: Map<String, Value>,
 }
 
-/// The result of [`Mcp::get_prompt`](super::Mcp::get_prompt).
+/// The [`Mcp::get_prompt`](super::Mcp::get_prompt) result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptResult {
-    /// The purpose of the prompt.
+    /// What the prompt is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The messages, in order.
@@ -76,17 +75,17 @@ pub struct PromptResult {
     pub extra: Map<String, Value>,
 }
 
-/// A message of a [`PromptResult`].
+/// A message in a [`PromptResult`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptMessage {
-    /// The author of the message: `user`, `assistant`, or a role that the protocol does not define.
+    /// The message's author: `user`, `assistant`, or a role that the protocol does not define.
     pub role: String,
-    /// The content of the message.
+    /// The message's content.
     pub content: ContentPart,
 }
 
-/// The role under which a message of a prompt is sent to a model.
+/// The role under which a prompt message is sent to a model.
 #[derive(Clone, Copy, PartialEq)]
 enum PromptSpeaker<'a> {
     User,
@@ -95,7 +94,7 @@ enum PromptSpeaker<'a> {
     Quoted(&'a str),
 }
 
-/// Lists the prompts of a server.
+/// Lists a server's prompts.
 pub(crate) async fn list(connection: &Arc<Connection>) -> Result<Vec<Prompt>, CallError> {
     let list = PagedList { method: "prompts/list", key: "prompts", noun: "prompt" };
     let read = |entry| Prompt::read(entry, |problem| connection.host.warn(problem));
@@ -129,7 +128,7 @@ pub(crate) fn to_text_arguments(arguments: Arguments) -> Arguments {
 }
 
 impl Prompt {
-    /// Reads a cached prompt. The error is a description of the problem.
+    /// Reads a cached prompt. The error describes the problem.
     pub fn remembered(entry: Value) -> Result<Self, String> {
         Self::read(entry, |_| {})
     }
@@ -173,8 +172,8 @@ impl PromptArgument {
 impl PromptResult {
     /// Converts the prompt to the first messages of a conversation.
     ///
-    /// Assistant messages can only contain text. Other assistant content, and messages of other roles, become part of a user
-    /// message, after a line that names the author. Nothing is dropped.
+    /// Assistant messages can only contain text. Other assistant content, and messages with other roles, become part of a
+    /// user message, after a line that names the author. Nothing is dropped.
     pub fn to_messages(&self) -> Vec<Message> {
         let mut said: Vec<(PromptSpeaker<'_>, Vec<&ContentPart>)> = Vec::new();
         for PromptMessage { role, content } in &self.messages {

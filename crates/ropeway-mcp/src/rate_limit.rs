@@ -19,7 +19,7 @@ impl RateLimit {
         Self { burst, per_second: f64::from(per_second), tokens: burst, refilled_at: Instant::now() }
     }
 
-    /// Creates a bucket with `count` tokens per period, all of which may be taken at once.
+    /// Creates a bucket with `count` tokens per period, which may all be taken at once.
     pub fn per(count: u32, period: Duration) -> Self {
         let burst = f64::from(count);
         Self { burst, per_second: burst / period.as_secs_f64(), tokens: burst, refilled_at: Instant::now() }

@@ -34,15 +34,16 @@ use ropeway_core::tool::{Arguments, CallContext, CallError, ToolDefinition};
 pub struct RawRequest {
     /// MCP method, such as `tools/call`.
     pub method: Cow<'static, str>,
-    /// The params, with the server's own name of the tool or prompt: the text of a JSON object without `_meta`.
+    /// The params, with the server's own tool or prompt name: a JSON object's text without `_meta`.
     pub params: Bytes,
     /// The tool, prompt, resource or task that the request is about (`Mcp-Name`).
     pub name: Option<String>,
-    /// The forwarded entries of `_meta`: the text of a JSON object without its braces.
+    /// The forwarded `_meta` entries: a JSON object's text without its braces.
     pub meta: String,
-    /// `clientInfo`, `clientCapabilities` and `logLevel` for a modern server, in the same form. A legacy server does not get them.
+    /// `clientInfo`, `clientCapabilities` and `logLevel` for a modern server, in the same form. A legacy server does not get
+    /// them.
     pub modern_meta: Arc<str>,
-    /// The arguments of a tool that may have header params.
+    /// The tool's arguments, if it may have header params.
     pub arguments: Option<Bytes>,
     /// Whether a legacy server runs the tool only as a task. The task is polled until it ends.
     pub as_task: bool,
@@ -55,7 +56,7 @@ pub struct RawReply {
     pub result: Bytes,
     /// Whether the tool reported an error.
     pub is_error: bool,
-    /// The range of the value of `resultType` in the result, if present.
+    /// Where the result holds the `resultType` value, if present.
     pub result_type: Option<Range<usize>>,
     /// The server that answered.
     pub info: Arc<ServerInfo>,
@@ -78,7 +79,8 @@ impl ReportedResult for RawReply {
 }
 
 impl Mcp {
-    /// Sends one request and returns its result unparsed: one round, without input rounds. Dropping the future cancels the request.
+    /// Sends one request and returns its result unparsed: one round, without input rounds. Dropping the future cancels the
+    /// request.
     pub fn forward(
         &self,
         request: RawRequest,
@@ -94,24 +96,24 @@ impl Mcp {
         let Some(session) = self.inner.connection.current_session() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            // A link that fails is noticed by its supervisor.
+            // The supervisor notices a failed link.
             let _ = session.link.notify(message).await;
         });
     }
 
-    /// Sets the minimum log level of a legacy server, also after a reconnect. Modern requests carry their own level.
+    /// Sets the minimum log level for a legacy server, also after a reconnect. Modern requests carry their own level.
     pub fn set_log_level(&self, level: &'static str) {
         self.inner.connection.log_level.send_if_modified(|current| current.replace(level) != Some(level));
     }
 
-    /// Returns a tool of the cached list, and its header params if the server uses them.
+    /// Returns a tool from the cached list, and its header params if the server uses them.
     pub fn listed_tool(&self, name: &str) -> Option<(Arc<ToolDefinition>, HeaderParams)> {
         let list = self.inner.connection.tools()?;
         let listed = list.get(name)?;
         Some((listed.definition.clone(), listed.headers.clone()))
     }
 
-    /// Fails if the server's definition of a tool differs from this one. Fetches the tool list if it is stale.
+    /// Fails if the server's tool definition differs from this one. Fetches the tool list if it is stale.
     pub async fn check_unchanged(&self, definition: &ToolDefinition, cx: &CallContext) -> Result<(), CallError> {
         mcp_tool::check_unchanged(&self.inner.connection, definition, cx).await
     }
@@ -143,7 +145,7 @@ impl Mcp {
         SubscriptionHold::new(self.inner.connection.host.clone(), uri.clone())
     }
 
-    /// Returns the key of the connection, which server requests and notifications name.
+    /// Returns the connection's key, which server requests and notifications name.
     pub fn link(&self) -> LinkKey {
         self.inner.connection.host.link()
     }
@@ -166,13 +168,13 @@ impl RawRequest {
         self
     }
 
-    /// Returns the arguments of a call as redacted JSON.
+    /// Returns the call's arguments as redacted JSON.
     fn arguments_payload(&self, host: &Host) -> Arc<Value> {
         let mut params: Value = serde_json::from_slice(&self.params).unwrap_or_default();
         host.redacted_json(&params["arguments"].take())
     }
 
-    /// Returns the name of the tool, if this is a tool call.
+    /// Returns the tool's name, if this is a tool call.
     fn tool(&self) -> Option<&str> {
         self.name.as_deref().filter(|_| self.method == "tools/call")
     }
@@ -255,7 +257,7 @@ impl RawCall<'_> {
         Ok(RawReply::new(object, &session.info))
     }
 
-    /// Returns the headers of the arguments, by the definition of the tool.
+    /// Returns the headers for the arguments, by the tool's definition.
     async fn header_params(&self, arguments: &Bytes, refetch: bool) -> Result<Vec<(String, String)>, CallError> {
         let Some(tool) = self.request.tool() else { return Ok(Vec::new()) };
         let list = match self.connection.tools().filter(|list| !refetch && list.get(tool).is_some()) {
@@ -266,7 +268,7 @@ impl RawCall<'_> {
         Ok(list.get(tool).map(|listed| listed.headers.headers(&arguments)).unwrap_or_default())
     }
 
-    /// Runs a tool call as a task of a legacy server.
+    /// Runs a tool call as a task on a legacy server.
     async fn run_task(&self, session: Arc<Session>) -> Result<RawReply, CallError> {
         let RawRequest { method, params, name, meta, .. } = self.request;
         let info = session.info.clone();

@@ -1,4 +1,4 @@
-//! Raw lists: resources, templates and prompts of a server as JSON text.
+//! Raw lists: a server's resources, templates and prompts as JSON text.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::pages::{self, ListWarnings, PagedList};
 use super::session::Session;
 use ropeway_core::tool::{CallContext, CallError};
 
-/// A list of a server: all pages, redacted.
+/// A server's list: all pages, redacted.
 #[derive(Debug, Default)]
 pub struct RawList {
     /// The entries, as the server wrote them.
@@ -19,7 +19,7 @@ pub struct RawList {
 }
 
 impl Mcp {
-    /// Fetches all pages of a list. Returns an empty list if the server does not declare the capability.
+    /// Fetches all pages. Returns an empty list if the server does not declare the capability.
     pub async fn list_raw(&self, list: PagedList, capability: &str) -> Result<RawList, CallError> {
         let connection = &self.inner.connection;
         let cx = CallContext::default();

@@ -1,4 +1,4 @@
-//! The result of a request as received bytes, decoded once its type is known.
+//! A request's result as received bytes, decoded once its type is known.
 
 use std::hash::Hasher;
 
@@ -15,12 +15,12 @@ use ropeway_core::tool::ToolOutput;
 
 /// A type that a result can be decoded as.
 pub(crate) trait FromResponse: DeserializeOwned {
-    /// Decodes the JSON of a result.
+    /// Decodes a result from JSON.
     fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
 
-    /// Decodes a result that is part of another result.
+    /// Decodes a result that another result contains.
     fn from_value(value: Value) -> Result<Self, serde_json::Error> {
         serde_json::from_value(value)
     }
@@ -43,7 +43,7 @@ impl FromResponse for ToolOutput {
     }
 }
 
-/// The outcome of a request.
+/// How a request ends.
 pub(crate) type RequestResult = Result<RawResponse, RequestError>;
 
 /// A result that is not decoded yet.
@@ -65,7 +65,7 @@ impl RawResponse {
         Self { result, message: Some(message) }
     }
 
-    /// Hashes the bytes of the result, to compare results without decoding them.
+    /// Hashes the result's bytes, to compare results without decoding them.
     pub(crate) fn digest(&self, hasher: &mut impl Hasher) {
         hasher.write(&self.result);
     }
@@ -88,7 +88,7 @@ impl RawResponse {
         RawObject::of(&text).ok_or_else(|| serde::de::Error::custom("the result is not an object"))
     }
 
-    /// Decodes the result of a message that has to be repaired or has an unusual layout.
+    /// Decodes the result from a message that has to be repaired or has an unusual layout.
     #[cold]
     fn read_repaired<T: FromResponse>(&self, host: &Host) -> Option<Result<T, serde_json::Error>> {
         let message = self.message.as_ref().unwrap_or(&self.result);
@@ -111,13 +111,13 @@ impl RawResponse {
     }
 }
 
-/// The text of a valid JSON object.
+/// A valid JSON object's text.
 #[derive(Debug)]
 pub(crate) struct RawObject {
     pub(crate) text: Bytes,
     /// Whether `isError` is `true`.
     pub(crate) is_error: bool,
-    /// The range of the value of `resultType`, if present.
+    /// Where the text holds the `resultType` value, if present.
     pub(crate) result_type: Option<std::ops::Range<usize>>,
 }
 

@@ -1,4 +1,4 @@
-//! Redacts entries of tool, resource and prompt lists.
+//! Redacts tool, resource and prompt list entries.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ const FUNCTIONAL_KEYWORDS: [&str; 11] = [
     "required",
 ];
 
-/// Redacts an entry of a list. Returns `None` if it contains a secret and cannot be rewritten.
+/// Redacts a list entry. Returns `None` if it contains a secret and cannot be rewritten.
 ///
 /// Names and URIs are kept, because calls need them. Schema values that calls depend on, such as argument names and allowed
 /// values, are redacted only if the secret is too long to be an ordinary word.
@@ -47,7 +47,7 @@ pub fn redact_entry<'a>(redactor: &Redactor, entry: &'a RawValue) -> Option<Cow<
     to_raw_value(&value).ok().map(Cow::Owned)
 }
 
-/// Redacts the arguments of a prompt, except for their names.
+/// Redacts a prompt's arguments, except for their names.
 fn redact_arguments(redactor: &Redactor, arguments: &mut Value) {
     match arguments {
         Value::Array(arguments) => {
@@ -68,7 +68,7 @@ fn redact(redactor: &Redactor, value: &mut Value) {
         Value::Object(fields) => {
             let certain = redactor.only_long_secrets();
             for (key, field) in fields.iter_mut() {
-                // An object is the schema of an argument whose name is a keyword.
+                // An object is the schema for an argument whose name is a keyword.
                 if FUNCTIONAL_KEYWORDS.contains(&key.as_str()) && !field.is_object() {
                     certain.redact_document(field);
                 } else {

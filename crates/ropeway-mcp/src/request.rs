@@ -12,18 +12,18 @@ use ropeway_core::tool::CallContext;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
-    /// The parameters: the text of a JSON object without `_meta`.
+    /// The parameters: a JSON object's text without `_meta`.
     pub(crate) params: &'a [u8],
     pub(crate) cx: &'a CallContext,
     pub(crate) timeouts: RequestTimeouts,
-    /// The `_meta` entries of the era: the text of a JSON object without its braces.
+    /// The era's `_meta` entries: a JSON object's text without its braces.
     pub(crate) meta: &'a str,
-    /// The `_meta` entries of the sender of a raw request, in the same form.
+    /// The `_meta` entries from a raw request's sender, in the same form.
     pub(crate) client_meta: &'a str,
-    /// The client's own entries for a modern server, in the same form. They replace those of the session, except for the protocol
-    /// version.
+    /// The client's own entries for a modern server, in the same form. They replace the session's entries, except for the
+    /// protocol version.
     pub(crate) modern_meta: Option<&'a str>,
-    /// The value of the `Mcp-Name` header.
+    /// The `Mcp-Name` header's value.
     pub(crate) name: Option<&'a str>,
     /// Additional HTTP headers.
     pub(crate) headers: &'a [(String, String)],
@@ -34,7 +34,7 @@ pub(crate) struct Request<'a> {
     /// Whether the request stays open by design.
     pub(crate) standing: bool,
     pub(crate) trace: Option<&'a CallTrace>,
-    /// The sender of a raw request.
+    /// A raw request's sender.
     pub(crate) caller: Option<&'a Arc<dyn RawCaller>>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Request<'a> {
 }
 
 impl Request<'_> {
-    /// Encodes the request as one line of JSON.
+    /// Encodes the request as one JSON line.
     pub(crate) fn encode(&self, id: u64) -> Vec<u8> {
         let meta = self.client_meta.len() + self.meta.len() + self.modern_meta.map_or(0, str::len);
         let mut line = Vec::with_capacity(128 + self.params.len() + meta);
@@ -79,7 +79,7 @@ impl Request<'_> {
         line.extend_from_slice(br#""_meta":{"progressToken":"#);
         let _ = serde_json::to_writer(&mut line, &id);
         for (key, value) in self.cx.meta() {
-            // Callers cannot override the keys of the protocol, and no key may appear twice.
+            // Callers cannot override the protocol's own keys, and no key may appear twice.
             if !self.is_reserved(key) {
                 let key = serde_json::Value::from(key.as_str());
                 line.extend_from_slice(format!(",{key}:{value}").as_bytes());

@@ -1,5 +1,4 @@
-//! The resources of a server
-//! ([resources](https://modelcontextprotocol.io/specification/2025-11-25/server/resources)).
+//! A server's resources ([resources](https://modelcontextprotocol.io/specification/2025-11-25/server/resources)).
 
 use std::sync::Arc;
 
@@ -13,19 +12,19 @@ use crate::protocol::field::{brief, count, object, split_key, string, take};
 use ropeway_core::content::{ContentPart, EmbeddedResource};
 use ropeway_core::tool::{CallContext, CallError};
 
-/// An entry of `resources/list`.
+/// A `resources/list` entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Resource {
-    /// The address of the resource.
+    /// The resource's address.
     pub uri: String,
     /// The name; the URI if the server sent none.
     pub name: String,
     /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The description of the contents.
+    /// What the resource contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The media type, if known.
@@ -45,7 +44,7 @@ pub struct Resource {
     pub extra: Map<String, Value>,
 }
 
-/// An entry of `resources/templates/list`: a URI template for several resources.
+/// A `resources/templates/list` entry: a URI template for several resources.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -57,7 +56,7 @@ pub struct ResourceTemplate {
     /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The description of the resources.
+    /// What the resources contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The media type, if all resources have the same.
@@ -74,13 +73,13 @@ pub struct ResourceTemplate {
     pub extra: Map<String, Value>,
 }
 
-/// Lists the resources of a server.
+/// Lists a server's resources.
 pub(crate) async fn list(connection: &Arc<Connection>) -> Result<Vec<Resource>, CallError> {
     let list = PagedList { method: "resources/list", key: "resources", noun: "resource" };
     pages::entries(connection, list, "resources", Resource::read).await
 }
 
-/// Lists the resource templates of a server.
+/// Lists a server's resource templates.
 pub(crate) async fn list_templates(connection: &Arc<Connection>) -> Result<Vec<ResourceTemplate>, CallError> {
     let list = PagedList { method: "resources/templates/list", key: "resourceTemplates", noun: "resource template" };
     pages::entries(connection, list, "resources", ResourceTemplate::read).await
@@ -157,7 +156,7 @@ impl ResourceTemplate {
     }
 }
 
-/// Takes the name of an entry, or uses its address.
+/// Takes an entry's name, or uses its address.
 fn name(entry: &mut Map<String, Value>, address: &str) -> String {
     match entry.shift_remove("name") {
         Some(Value::String(name)) if !name.is_empty() => name,

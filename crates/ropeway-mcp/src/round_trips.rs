@@ -1,4 +1,4 @@
-//! Requests that may take several round trips: input requests of the server, and tasks.
+//! Requests that may take several round trips: a server's input requests, and tasks.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::tools;
 use crate::protocol::Era;
 use ropeway_core::tool::{Arguments, CallError};
 
-/// Maximum number of input requests in one round.
+/// Maximum input requests in one round.
 const MAX_INPUTS: usize = 64;
 
-/// Adds a field to `params`, the text of a JSON object.
+/// Adds a field to `params`, a JSON object's text.
 fn add_field(params: &mut Vec<u8>, key: &str, value: &Value) {
     params.pop();
     if params.len() > 1 {
@@ -33,7 +33,7 @@ pub(super) struct Call<'a> {
     connection: &'a Arc<Connection>,
     /// The request without its parameters and headers.
     request: Request<'a>,
-    /// The parameters: the text of a JSON object.
+    /// The parameters: a JSON object's text.
     params: Vec<u8>,
     headers: Vec<(String, String)>,
     as_task: bool,
@@ -57,7 +57,7 @@ impl<'a> Call<'a> {
             Some(list) => list,
             None => match tools::fetch(self.connection, self.request.cx).await {
                 Ok(list) => list,
-                // The server may run the tool without headers and without a task. If not, it says so.
+                // The server may run the tool without headers and without a task; if not, it rejects the call.
                 Err(CallError::Refused { .. }) if !refetch => return Ok(()),
                 Err(error) => return Err(error),
             },
@@ -149,7 +149,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Passes the input requests of a modern server to the handlers.
+    /// Passes a modern server's input requests to the handlers.
     async fn answer_inputs(&self, requests: Option<&Value>) -> Result<Map<String, Value>, CallError> {
         let mut answers = Map::new();
         let requests = requests.and_then(Value::as_object);
@@ -251,7 +251,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Creates a request about a task, with the timeouts of this call.
+    /// Creates a request about a task, with this call's timeouts.
     fn task_request<'b>(&'b self, method: &'b str, task: &'b str) -> Call<'b> {
         let params = json!({"taskId": task}).to_string().into_bytes();
         let request = Request { method, name: Some(task), idempotent: false, ..self.request };

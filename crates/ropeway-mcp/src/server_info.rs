@@ -1,4 +1,4 @@
-//! A server's description of itself.
+//! A server's self-description.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -6,30 +6,30 @@ use serde_json::{Map, Value};
 use super::host::Host;
 use crate::protocol::{Era, meta};
 
-/// Maximum size of a server's name, version or capability name.
+/// Maximum size for a server's name, version or capability name.
 const MAX_NAME_BYTES: usize = 1 << 10;
 
-/// Maximum size of a server's instructions, all of which go to the model.
+/// Maximum size for a server's instructions, which all go to the model.
 const MAX_INSTRUCTIONS_BYTES: usize = 64 << 10;
 
-/// Maximum number of capabilities at each level, and of levels.
+/// Maximum capabilities at each level, and maximum levels.
 const MAX_CAPABILITIES: usize = 256;
 const MAX_CAPABILITY_DEPTH: usize = 6;
 
-/// A server's description of itself, from the handshake.
+/// A server's self-description, from the handshake.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The name of the server; the alias if it sent none.
+    /// The server's name; the alias if it sent none.
     pub name: String,
-    /// The version of the server; empty if it sent none.
+    /// The server's version; empty if it sent none.
     pub version: String,
-    /// The protocol era of the connection.
+    /// The connection's protocol era.
     pub era: Era,
-    /// The protocol era of the server itself, which differs behind the gateway of `ropeway up`.
+    /// The server's own protocol era, which differs behind a `ropeway up` gateway.
     #[serde(skip)]
     pub server_era: Era,
-    /// The protocol version of the server: the negotiated one, or behind the gateway of `ropeway up` the one that the gateway negotiated.
+    /// The server's protocol version: the negotiated one, or behind a `ropeway up` gateway the one that the gateway negotiated.
     pub protocol_version: String,
     /// The declared capabilities.
     pub capabilities: Map<String, Value>,
@@ -46,7 +46,7 @@ impl ServerInfo {
         found.is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)))
     }
 
-    /// Reads the result of `initialize` or `server/discover`. All texts are redacted and truncated.
+    /// Reads an `initialize` or `server/discover` result. All texts are redacted and truncated.
     pub(crate) fn read(host: &Host, result: &Map<String, Value>, era: Era, protocol_version: String) -> Self {
         let stamped = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
         let server = result.get("serverInfo").or(stamped).unwrap_or(&Value::Null);
@@ -69,7 +69,7 @@ impl ServerInfo {
         }
     }
 
-    /// Takes the era and version of the server from the handshake of the gateway in front of it.
+    /// Takes the server's era and version from the handshake with the gateway in front of it.
     pub(crate) fn behind_gateway(mut self, result: &Map<String, Value>) -> Self {
         let Some(protocol) = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_PROTOCOL)) else { return self };
         self.server_era = if protocol["era"] == Era::Legacy.as_str() { Era::Legacy } else { Era::Modern };
@@ -80,7 +80,7 @@ impl ServerInfo {
     }
 }
 
-/// Returns at most `most` bytes of a text.
+/// Truncates a text to `most` bytes, at a character boundary.
 fn truncate(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
 }

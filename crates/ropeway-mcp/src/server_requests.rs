@@ -1,4 +1,4 @@
-//! Requests of the server to the client: runs the handlers and sends the replies.
+//! Server requests to the client: runs the handlers and sends the replies.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,22 +17,22 @@ use ropeway_core::json;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::BoxError;
 
-/// Maximum number of server requests that are handled concurrently. Further ones are rejected.
+/// Maximum server requests that are handled concurrently. Further ones are rejected.
 const MAX_REQUESTS: usize = 64;
 
-/// Maximum number of server requests that wait for the message handler, which limits those of each call.
+/// Maximum server requests that wait for the message handler, which limits those for each call.
 const MAX_SERVER_REQUESTS: usize = 1024;
 
-/// Maximum size of the parameters of all requests in progress. A single request may be larger.
+/// Maximum total parameter size, over all requests in progress. A single request may be larger.
 const MAX_REQUEST_BYTES: usize = 32 << 20;
 
-/// Maximum size of a request id that is echoed.
+/// Maximum size for a request id that is echoed.
 const MAX_ID_BYTES: usize = 4 << 10;
 
 impl Host {
-    /// Handles a request of the server in the background and sends the reply when it is ready.
+    /// Handles a server request in the background and sends the reply when it is ready.
     ///
-    /// Requests of a server that does not read replies are dropped. `callers` returns the raw requests that the request can belong
+    /// Drops the request if the server does not read replies. `callers` returns the raw requests that the request can belong
     /// to.
     pub(crate) fn on_request(
         self: &Arc<Self>,
@@ -78,7 +78,7 @@ impl Host {
         handlers.insert(key, handler);
     }
 
-    /// Drops the handler of a request that the server has cancelled. A cancelled request gets no reply
+    /// Drops the handler for a request that the server has cancelled. A cancelled request gets no reply
     /// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation>).
     pub(super) fn cancel_request(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
@@ -93,7 +93,7 @@ impl Host {
         }
     }
 
-    /// Calls the handler of a server request. A panic of the handler becomes an error.
+    /// Calls a server request's handler. A handler's panic becomes an error.
     pub(crate) async fn answer_request(&self, method: &str, params: Value) -> Result<Value, HandlerError> {
         let mut answer = std::pin::pin!(self.call_handler(method, params));
         poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx))) {
@@ -161,7 +161,7 @@ impl Host {
     }
 }
 
-/// Removes the handle of a server request when its handler has ended.
+/// Removes a server request's abort handle when its handler has ended.
 struct RunningHandler {
     host: Arc<Host>,
     id: String,
@@ -177,7 +177,7 @@ impl Drop for RunningHandler {
     }
 }
 
-/// Counts the parameters of a request as in progress until dropped.
+/// Counts a request's parameters as in progress until dropped.
 #[derive(Debug)]
 pub(super) struct RequestBytes {
     bytes: Arc<AtomicUsize>,

@@ -9,7 +9,7 @@ use super::server_info::ServerInfo;
 use super::transport::Link;
 use crate::protocol::{Era, meta};
 
-/// The `_meta` entry of the protocol version, for requests with the entries of a client.
+/// The protocol version's `_meta` entry, for requests with a client's entries.
 const VERSION_META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
 
 /// A link after the handshake.
@@ -19,7 +19,7 @@ pub(crate) struct Session {
     pub(crate) info: Arc<ServerInfo>,
     /// Identifies the session within this process.
     pub(crate) number: u64,
-    /// The `_meta` entries of every request.
+    /// The `_meta` entries that every request gets.
     meta: String,
 }
 
@@ -42,7 +42,7 @@ impl Session {
         self.era() == Era::Modern && matches!(self.link, Link::Http(_))
     }
 
-    /// Adds the `_meta` entries of the session to a request. A raw request to a modern server has those of its client.
+    /// Adds the session's `_meta` entries to a request. A raw request to a modern server has its client's entries instead.
     pub(crate) fn prepare<'a>(&'a self, request: &Request<'a>) -> Request<'a> {
         match self.era() {
             Era::Modern if request.modern_meta.is_some() => Request { meta: VERSION_META, ..*request },

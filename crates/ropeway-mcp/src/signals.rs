@@ -30,11 +30,11 @@ pub fn ignore_interrupts(ignore: bool) {
 /// Handles SIGINT, SIGTERM, SIGHUP and SIGQUIT: kills all servers that this process has started, and exits.
 ///
 /// For a program that does not handle these signals itself. By default they end a process without running destructors, and a
-/// server that ignores the end of its input would keep running. `last` runs just before the exit. The exit code is 128 plus
-/// the signal number. After SIGQUIT the process ends by that signal, with a core dump where those are enabled. Signals are
+/// server that ignores closed input would keep running. `last` runs just before the exit. The exit code is 128 plus the
+/// signal number. After SIGQUIT the process ends by that signal, with a core dump where those are enabled. Signals are
 /// handled on a separate thread, so that a busy program handles them as well.
 ///
-/// SIGKILL cannot be handled: servers see the end of their input, and those that ignore it keep running. SIGTSTP stops only
+/// SIGKILL cannot be handled: servers see that their input ends, and those that ignore it keep running. SIGTSTP stops only
 /// this process, and servers wait until it continues.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce(i32)
         let _held = end_children_for_good();
         last(signal.as_raw_value());
         if signal == SignalKind::quit() {
-            // The sender of SIGQUIT expects it in the exit status, and a core dump.
+            // SIGQUIT's sender expects it in the exit status, and a core dump.
             let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw_value());
         }
         std::process::exit(128 + signal.as_raw_value());

@@ -1,11 +1,11 @@
-//! The state of a connection.
+//! Connection states.
 
 use std::sync::Arc;
 
 use super::error::ConnectErrorKind;
 use super::server_info::ServerInfo;
 
-/// The state of a connection, as [`Mcp::state`](super::Mcp::state) reports it.
+/// A connection's state, as [`Mcp::state`](super::Mcp::state) reports it.
 #[derive(Clone, Debug)]
 pub enum ConnectionState {
     /// A connection is being established.
@@ -15,7 +15,7 @@ pub enum ConnectionState {
     },
     /// The connection is established, and calls can be made.
     Ready {
-        /// The server's description of itself.
+        /// The server's self-description.
         server: Arc<ServerInfo>,
     },
     /// The server requires authentication.
@@ -27,7 +27,7 @@ pub enum ConnectionState {
     Down {
         /// The reason.
         cause: Arc<ConnectErrorKind>,
-        /// Time of the next attempt; `None` if reconnecting is disabled.
+        /// When the next attempt starts; `None` if reconnecting is disabled.
         retry_at: Option<std::time::Instant>,
     },
     /// The connection was closed, or `connect` was never called.

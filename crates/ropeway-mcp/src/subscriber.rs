@@ -1,4 +1,4 @@
-//! Keeps the subscriptions of a session at its server, with the method of the era.
+//! Keeps a session's subscriptions at its server, with the method that its era defines.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -33,13 +33,13 @@ const MAX_UNACCEPTED_DELAY: Duration = Duration::from_secs(300);
 /// Maximum time for the response to `resources/subscribe`.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum time for the acknowledgement of `subscriptions/listen`. Changes wait for it.
+/// Maximum time for the server to acknowledge `subscriptions/listen`. Changes wait for it.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Number of `resources/subscribe` and `resources/unsubscribe` requests in flight.
+/// Maximum `resources/subscribe` and `resources/unsubscribe` requests in flight.
 const MAX_IN_FLIGHT: usize = 64;
 
-/// Subscribes to changes with the method of the era, and again when the requested subscriptions change.
+/// Subscribes to changes with the era's method, and again when the requested subscriptions change.
 pub(super) async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Session>) {
     match session.era() {
         Era::Legacy => LegacySubscriber::new(connection, session).run().await,
@@ -63,7 +63,7 @@ impl SubscriptionRequest {
     }
 }
 
-/// What the server knows of a subscription.
+/// What the server knows about a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerSide {
     Subscribed,
@@ -78,8 +78,14 @@ struct SubscriptionResponse {
     outcome: RequestResult,
 }
 
-/// The subscriptions of a legacy session. At most one request about a resource is in flight, so that the server handles them in
+/// A legacy session's subscriptions. At most one request about a resource is in flight, so that the server handles them in
 /// order.
+///
+/// The supervisor runs it while the session lasts and drops it with the session, which cancels the requests in flight. It
+/// needs no lock: spawned requests only return their responses, and the loop in [`run`](Self::run) is the only one to
+/// change a field. That loop does not replay changes. It compares each queued resource with [`Subscriptions`] and sends the
+/// request that removes the difference. At the server, a resource is not subscribed (absent from `server_side`),
+/// `Subscribed`, or `Unknown` after a request without an answer.
 ///
 /// See [`resources/subscribe`](https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
 struct LegacySubscriber<'a> {
@@ -299,7 +305,7 @@ async fn refuse_all(subscriptions: &Subscriptions, error: &Arc<RequestError>) {
     }
 }
 
-/// Returns the `notifications` of a `subscriptions/listen` request, or `None` if they are empty.
+/// Returns the `notifications` for a `subscriptions/listen` request, or `None` if they are empty.
 fn filter(session: &Session, uris: &BTreeSet<Arc<str>>) -> Option<Map<String, Value>> {
     let mut filter = Map::new();
     for (capability, name) in
@@ -317,22 +323,25 @@ fn filter(session: &Session, uris: &BTreeSet<Arc<str>>) -> Option<Map<String, Va
 
 type ListenRequest = std::pin::Pin<Box<dyn Future<Output = RequestResult> + Send>>;
 
-/// A time without an acknowledged request, in which changes may go unnoticed.
+/// A period without an acknowledged request, in which changes may go unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gap {
     None,
     Open,
-    /// Changes are assumed, and again when the gap ends.
+    /// Changes were reported, and are reported again when the gap ends.
     Reported,
 }
 
-/// The acknowledgements of `subscriptions/listen` requests.
+/// Tracks `subscriptions/listen` acknowledgements.
+///
+/// Owned by the loop in [`listen_for_changes`], which the supervisor drops with the session. Dropping it cancels the
+/// replaced request.
 struct Listening<'a> {
     host: &'a Host,
     gap: Gap,
     /// The request that the current one replaces, until the current one is acknowledged.
     replaced: Option<ListenRequest>,
-    /// The number of acknowledgements from which on the current request is acknowledged.
+    /// The current request is acknowledged once the server has sent this many acknowledgements.
     acknowledgement: u64,
     unaccepted: Backoff,
 }
@@ -361,7 +370,7 @@ impl<'a> Listening<'a> {
     /// Waits until a request for these resources ends, or until others are requested after its acknowledgement.
     async fn wait(&mut self, request: &mut ListenRequest, uris: BTreeSet<Arc<str>>) -> ListenEnd {
         let subscriptions = &self.host.subscriptions;
-        // A late acknowledgement of the replaced request may still arrive.
+        // The replaced request's acknowledgement may still arrive late.
         let earlier = if self.replaced.is_some() { self.acknowledgement } else { subscriptions.acknowledged() };
         self.acknowledgement = earlier.max(subscriptions.acknowledged()) + 1;
         let mut is_acknowledged = false;
@@ -410,7 +419,7 @@ async fn listen(session: Arc<Session>, params: String) -> RequestResult {
     session.request(&Request { standing: true, ..request }).await
 }
 
-/// Waits for the end of a request, or forever if it is absent.
+/// Waits until a request ends, or forever if it is absent.
 async fn until_ended<F: Future + Unpin>(request: &mut Option<F>) {
     match request {
         Some(request) => drop(request.await),

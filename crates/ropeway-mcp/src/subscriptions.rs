@@ -10,16 +10,21 @@ use super::error::RequestError;
 use crate::protocol::{RpcError, code};
 use ropeway_core::sync::lock;
 
-/// The requested subscriptions, and whether the server has confirmed them. Changes to a resource are reported reliably only once
-/// its subscription is confirmed.
+/// The requested subscriptions, and whether the server has confirmed them. Changes to a resource are reported reliably only
+/// once its subscription is confirmed.
 ///
-/// Callers add and remove subscriptions; only the connection's supervisor changes their status. The lock is a std mutex, because
-/// it is held for a few map operations and never across an `.await`.
+/// The host owns it, so it outlives sessions. Callers add and remove subscriptions. The supervisor's subscriber takes the
+/// changes, and records failures and legacy confirmations. The tasks that read messages record modern ones. A status goes
+/// from `Pending` to `Confirmed` or `Failed`, and back to `Pending` when the session or the `subscriptions/listen` request
+/// ends, or when a caller requests a failed subscription again. Removing the last requester removes the subscription.
+///
+/// The table's lock is a std mutex, because it is held for a few map operations and never across an `.await`. Waiters are
+/// notified while it is held, but no events are emitted and no handlers run under it.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     table: Mutex<SubscriptionTable>,
     changed: Notify,
-    /// Number of acknowledged `subscriptions/listen` requests.
+    /// Counts acknowledged `subscriptions/listen` requests.
     acknowledged: watch::Sender<u64>,
 }
 
@@ -36,10 +41,10 @@ struct SubscriptionTable {
 struct Subscription {
     /// Whether [`Mcp::subscribe`](super::Mcp::subscribe) requested it.
     is_explicit: bool,
-    /// Number of [holds](SubscriptionHold).
+    /// Counts the [holds](SubscriptionHold).
     holds: usize,
     status: SubscriptionStatus,
-    /// Whether changes may have gone unnoticed, since before the subscription was last confirmed.
+    /// Whether changes may have gone unnoticed, so that the next confirmation reports one.
     has_gap: bool,
     /// Notified when the status changes.
     settled: Arc<Notify>,
@@ -54,7 +59,7 @@ impl Subscription {
     }
 }
 
-/// The status of a subscription in the current session.
+/// A subscription's status in the current session.
 #[derive(Clone, Debug)]
 enum SubscriptionStatus {
     Pending,
@@ -62,13 +67,13 @@ enum SubscriptionStatus {
     Failed(Arc<RequestError>),
 }
 
-/// What the confirmation of a subscription means.
+/// What a subscription's confirmation means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmation {
     /// The subscription is not requested.
     Unwanted,
     Seamless,
-    /// Changes before it may have gone unnoticed, so that one has to be reported.
+    /// Earlier changes may have gone unnoticed, so the caller has to report one.
     AfterGap,
 }
 
@@ -77,7 +82,7 @@ impl Subscriptions {
         lock(&self.table)
     }
 
-    /// Starts a session and returns all requested subscriptions. None of them is confirmed.
+    /// Starts a session and returns all requested subscriptions, none yet confirmed.
     pub(crate) fn begin_session(&self) -> BTreeSet<Arc<str>> {
         let mut table = self.table();
         table.has_session = true;
@@ -107,7 +112,7 @@ impl Subscriptions {
         self.request(&Arc::from(uri), |subscription| subscription.is_explicit = true);
     }
 
-    /// Ends the request of [`add`](Self::add).
+    /// Ends the [`add`](Self::add) request.
     pub(crate) fn remove(&self, uri: &str) {
         self.release(uri, |subscription| subscription.is_explicit = false);
     }
@@ -168,7 +173,7 @@ impl Subscriptions {
         *self.acknowledged.borrow()
     }
 
-    /// Waits until the server has acknowledged this number of `subscriptions/listen` requests.
+    /// Waits until the server has acknowledged this many `subscriptions/listen` requests.
     pub(crate) async fn acknowledges(&self, number: u64) {
         // The sender lives as long as `self`.
         let _ = self.acknowledged.subscribe().wait_for(|acknowledged| *acknowledged >= number).await;
@@ -197,22 +202,21 @@ impl Subscriptions {
         subscription.settled.notify_waiters();
     }
 
-    /// Notes that changes to all resources may have gone unnoticed. Returns those with a confirmed subscription: the caller reports a
-    /// change to each, and the confirmation of each other one does.
+    /// Notes that changes to all resources may have gone unnoticed. Returns those with a confirmed subscription: the caller
+    /// reports a change to each. For the others, the confirmation does.
     pub(crate) fn note_gaps(&self) -> Vec<Arc<str>> {
         let mut table = self.table();
         let noted = table.wanted.iter_mut().map(|(uri, subscription)| (uri, subscription.note_gap()));
         noted.filter(|(_, is_confirmed)| *is_confirmed).map(|(uri, _)| uri.clone()).collect()
     }
 
-    /// Notes that changes to a resource may have gone unnoticed. Returns `true` if its subscription is confirmed: then the caller
-    /// reports a change, and otherwise its confirmation does.
+    /// Notes that changes to a resource may have gone unnoticed. Returns `true` if its subscription is confirmed, in which
+    /// case the caller reports a change. Otherwise the confirmation does.
     fn note_gap(&self, uri: &str) -> bool {
         self.table().wanted.get_mut(uri).is_some_and(Subscription::note_gap)
     }
 
-    /// Records that the subscriptions of a `subscriptions/listen` request that are not confirmed have failed. Returns `true` if
-    /// there are any.
+    /// Records that a `subscriptions/listen` request's unconfirmed subscriptions have failed. Returns `true` if any has.
     pub(crate) fn fail_unconfirmed(&self, uris: &BTreeSet<Arc<str>>, error: &Arc<RequestError>) -> bool {
         let mut table = self.table();
         let mut has_failed = false;
@@ -246,7 +250,7 @@ impl Subscriptions {
         missed
     }
 
-    /// Discards the confirmations of an ended session, or of an ended `subscriptions/listen` request.
+    /// Discards all confirmations, because the session or the `subscriptions/listen` request has ended.
     pub(crate) fn reset(&self) {
         for subscription in self.table().wanted.values_mut() {
             subscription.has_gap |= matches!(subscription.status, SubscriptionStatus::Confirmed);
@@ -284,13 +288,13 @@ impl Subscriptions {
     }
 }
 
-/// The error of a subscription that the server's acknowledgement does not list.
+/// The error for a subscription that the server's acknowledgement does not list.
 pub(crate) fn not_acknowledged() -> RequestError {
     let message = "the server did not accept the subscription".to_owned();
     RequestError::Refused(RpcError { code: code::INVALID_PARAMS, message, data: None })
 }
 
-/// A subscription of a connection. It ends when its last hold is dropped, unless [`Mcp::subscribe`](super::Mcp::subscribe)
+/// A connection's subscription. It ends when its last hold is dropped, unless [`Mcp::subscribe`](super::Mcp::subscribe)
 /// requested it, too. A hold does not keep the connection open.
 #[derive(Debug)]
 pub struct SubscriptionHold {
@@ -304,13 +308,13 @@ impl SubscriptionHold {
         Self { host, uri }
     }
 
-    /// Returns the URI of the resource.
+    /// Returns the resource's URI.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// Reports a change once the server has confirmed the subscription, because changes before may have gone unnoticed. Returns
-    /// `true` if it is confirmed already: then nothing is reported.
+    /// Reports a change once the server has confirmed the subscription, because earlier ones may have gone unnoticed.
+    /// Returns `true`, and reports nothing, if it is already confirmed.
     pub fn note_gap(&self) -> bool {
         self.host.subscriptions.note_gap(&self.uri)
     }

@@ -1,4 +1,4 @@
-//! The background task of a connection: connects, reconnects, refreshes the tool list and closes the link.
+//! A connection's background task: connects, reconnects, refreshes the tool list and closes the link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,18 +25,18 @@ use ropeway_core::tool::CallContext;
 /// A session that lasted this long resets the retry delay.
 const STABLE_SESSION: Duration = Duration::from_secs(10);
 
-/// Number of consecutive expired sessions that are renewed without a delay.
+/// Maximum consecutive expired sessions that are renewed without a delay.
 const MAX_EXPIRED_SESSIONS: u32 = 3;
 
-/// Delay between a change of the tool list and the refresh, and its maximum while changes keep coming. Callers that list the
-/// tools get the current list at any time.
+/// Delay between a tool list change and the refresh, and its maximum while changes keep coming. Callers that list the tools
+/// get the current list at any time.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
 const MAX_REFRESH_DELAY: Duration = Duration::from_secs(30);
 
-/// Number of failures that count while a call waits for the server, to limit the retry delay.
+/// Maximum failures that count while a call waits for the server, to limit the retry delay.
 const MAX_FAILURES_WHEN_WANTED: u32 = 3;
 
-/// A command of the handle to its supervisor. Dropping the sender closes the connection.
+/// A command from the handle to its supervisor. Dropping the sender closes the connection.
 #[derive(Debug)]
 pub(crate) enum SupervisorCommand {
     /// Connect again without waiting for the retry delay.
@@ -61,6 +61,16 @@ pub(crate) fn spawn(
 }
 
 /// Runs until the handle drops the command channel.
+///
+/// The handle owns the task together with its command sender. Closing the handle drops the sender and waits for the task.
+/// Dropping the last handle only drops the sender: the task closes the session in the background and ends.
+///
+/// Only this task sets a session; a call may discard one that it found lost. It also makes all state changes but the
+/// handle's first `Connecting`. Each round enters `Connecting`, then `Ready` while the session lasts, then `Down` or
+/// `NeedsAuth` until the next attempt. A restart skips the wait, and so do the first few sessions that expire in a row.
+/// Tool refreshes, subscriptions and the log level run in the same task as long as the session, and are dropped with it.
+/// The task holds no lock across an `.await`. A guard enters `Closed` however it ends: by command, by panic or with the
+/// runtime.
 async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<SupervisorCommand>) {
     // Also after a panic.
     let _close = OnDrop(|| {
@@ -91,7 +101,7 @@ async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<
                 }
                 let session = Arc::new(session);
                 failures = 0;
-                // Checked before a caller can fetch the tools of the new session, which need no refresh.
+                // Checked before a caller can fetch the new session's tools, which need no refresh.
                 let has_old_tools = connection.tools().is_some();
                 connection.set_session(Some(session.clone()));
                 connection.enter(ConnectionState::Ready { server: session.info.clone() });
@@ -234,7 +244,7 @@ async fn refresh(connection: &Arc<Connection>) {
     }
 }
 
-/// Sets the log level of a legacy server, whenever it changes.
+/// Sets a legacy server's log level, whenever it changes.
 ///
 /// See [`logging/setLevel`](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging).
 async fn maintain_log_level(connection: &Arc<Connection>, session: &Arc<Session>) {

@@ -51,7 +51,7 @@ impl RemoteTask {
         self.poll.max(FIRST_POLL.saturating_mul(1 << polls.min(16)).min(MAX_MIN_POLL))
     }
 
-    /// Returns the error of a failed task.
+    /// Returns the error for a failed task.
     pub(crate) fn failure(&self, connection: &Connection) -> CallError {
         let error = self.error.as_ref().unwrap_or(&Value::Null);
         let error = RpcError {

@@ -1,10 +1,10 @@
-//! The timeouts of one request.
+//! One request's timeouts.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The idle timeout and the deadline of one request.
+/// One request's idle timeout and deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestTimeouts {
     /// Maximum time without a response or a progress notification.
@@ -14,7 +14,7 @@ pub(crate) struct RequestTimeouts {
 }
 
 impl RequestTimeouts {
-    /// Returns timeouts of this duration, from now on.
+    /// Returns timeouts that both last this long, from now on.
     pub(crate) fn within(limit: Duration) -> Self {
         let started = Instant::now();
         Self { idle: limit, deadline: started + limit, started }

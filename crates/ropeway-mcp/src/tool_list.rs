@@ -19,9 +19,9 @@ pub(crate) struct ToolList {
     by_name: BTreeMap<String, usize>,
     fetched: Instant,
     pub(crate) ttl: Option<Duration>,
-    /// [`Host::tools_changed`] at the time of the request.
+    /// [`Host::tools_changed`] when the list was requested.
     changes: u64,
-    /// Hash of the received bytes.
+    /// A hash over the received bytes.
     pub(crate) digest: u64,
     /// The limit that truncated the list, if any.
     pub(crate) truncation: Option<String>,
@@ -88,7 +88,7 @@ impl ToolList {
         self.ttl.is_none_or(|ttl| self.fetched.elapsed() < ttl)
     }
 
-    /// Adds a redacted entry of `tools/list`. `warn` gets the reason if the entry is skipped or replaces another one.
+    /// Adds a redacted `tools/list` entry. `warn` gets the reason if the entry is skipped or replaces another one.
     pub(crate) fn push(&mut self, host: &Host, entry: &RawValue, wants_headers: bool, mut warn: impl FnMut(&str)) {
         let definition = match tool_definition(host.alias(), entry) {
             Ok(definition) => definition,

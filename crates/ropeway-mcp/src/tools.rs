@@ -1,4 +1,4 @@
-//! Lists the tools of a server.
+//! Lists a server's tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use ropeway_core::error_chain::chain;
 use ropeway_core::sync::sleep_until;
 use ropeway_core::tool::{CallContext, CallError};
 
-/// How long the result of a call waits for the tool list that it is cast with.
+/// How long a call's result waits for the tool list that it is cast with.
 const CAST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the cached tool list, or fetches it if it is missing or stale.
@@ -55,7 +55,7 @@ pub(crate) async fn fetch(connection: &Arc<Connection>, cx: &CallContext) -> Res
 /// Returns the tool list to cast a result with: the cached one, or one that is fetched for it.
 ///
 /// The result exists already, so a server that does not list its tools delays it only by [`CAST_TIMEOUT`], and only once per
-/// session. A deadline or a cancellation of the call ends the wait.
+/// session. The call's deadline or its cancellation ends the wait.
 pub(crate) async fn list_for_cast(connection: &Arc<Connection>, cx: &CallContext) -> Option<Arc<ToolList>> {
     if let Some(list) = connection.tools() {
         return Some(list);

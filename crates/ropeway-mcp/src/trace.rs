@@ -1,4 +1,4 @@
-//! The tracing span of one call, and the `traceparent` that is sent to the server.
+//! One call's tracing span, and the `traceparent` that is sent to the server.
 //!
 //! Names follow the OpenTelemetry semantic conventions for
 //! [MCP](https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/) and
@@ -17,7 +17,7 @@ use ropeway_core::tool::{CallContext, CallError, TraceParent};
 /// The key in `_meta` ([W3C Trace Context](https://www.w3.org/TR/trace-context/#traceparent-header)).
 const TRACEPARENT: &str = "traceparent";
 
-/// The span of one call. Without a subscriber it is disabled and costs nothing.
+/// One call's span. Without a subscriber it is disabled and costs nothing.
 #[derive(Debug)]
 pub(crate) struct CallTrace {
     pub(crate) span: Span,
@@ -26,7 +26,7 @@ pub(crate) struct CallTrace {
 }
 
 impl CallTrace {
-    /// Creates the span of a tool call.
+    /// Creates the span for a tool call.
     pub(crate) fn of_tool(host: &Host, transport: &Transport, tool: &str, cx: &CallContext) -> Self {
         let span = tracing::info_span!(
             "mcp.client",
@@ -49,7 +49,7 @@ impl CallTrace {
         Self::new(span, cx)
     }
 
-    /// Creates the span of any other request. `name` is the tool, prompt or resource that it is about.
+    /// Creates the span for any other request. `name` is the tool, prompt or resource that it is about.
     pub(crate) fn of_request(
         host: &Host,
         transport: &Transport,
@@ -95,7 +95,7 @@ impl CallTrace {
         Self { span, parent }
     }
 
-    /// Records the protocol version of the session that the call is made on.
+    /// Records the protocol version that the call's session uses.
     pub(crate) fn record_protocol_version(&self, version: &str, host: &Host) {
         if !self.span.is_disabled() {
             self.span.record("mcp.protocol.version", host.redact(version));
@@ -136,7 +136,7 @@ impl CallTrace {
     }
 }
 
-/// The name of a span: the method and the tool or prompt. Resource URIs are left out, to limit the number of names.
+/// A span's name: the method and the tool or prompt. Resource URIs are left out, to limit the number of names.
 struct SpanName<'a> {
     method: &'a str,
     target: Option<String>,
@@ -151,13 +151,13 @@ impl fmt::Display for SpanName<'_> {
     }
 }
 
-/// Returns `true` if a subscriber of this thread records the span. A span that is recorded only on other threads is not disabled
-/// here either.
+/// Returns `true` if a subscriber on this thread records the span. A span that is recorded only on other threads is not
+/// disabled here either.
 pub fn is_recorded(span: &Span) -> bool {
     !span.is_disabled() && tracing::dispatcher::get_default(|dispatch| !dispatch.is::<NoSubscriber>())
 }
 
-/// Returns the value of `network.transport`.
+/// Returns the `network.transport` value.
 pub(crate) fn network_transport(transport: &Transport) -> &'static str {
     match transport {
         Transport::Stdio(_) | Transport::InProcess(_) => "pipe",

@@ -1,4 +1,4 @@
-//! Builds the JSON body of a request.
+//! Builds a request's JSON body.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use ropeway_core::lowering::LoweredTools;
 use ropeway_core::message::{Dialect, ModelEndpoint};
 use ropeway_core::secret::Secret;
 
-/// Writes the fields of a body in order, the tools last.
+/// Writes a body's fields in order, the tools last.
 ///
-/// Fields in the `extra` of the request take precedence.
+/// Fields in the request's `extra` take precedence.
 pub(super) struct BodyBuilder<'a> {
     settings: &'a ProviderSettings,
     request: &'a ChatRequest<'a>,
@@ -76,7 +76,7 @@ impl<'a> BodyBuilder<'a> {
         self.json.push(b':');
     }
 
-    /// Writes the fields of `extra` and the tools. `only` is the one tool to offer, if the choice is limited to it.
+    /// Writes the `extra` fields and the tools. `only` is the one tool to offer, if the choice is limited to it.
     pub(super) fn finish(
         mut self,
         endpoint: ModelEndpoint,

@@ -16,9 +16,9 @@ use super::stream::ReplyStream;
 use super::transport::Transport;
 use ropeway_core::message::Dialect;
 
-/// Sends requests to the models of one provider.
+/// Sends requests to one provider's models.
 ///
-/// Cloning a provider is cheap. Clones share their connections, and the record of media that each model rejects.
+/// Cloning a provider is cheap. Clones share their connections, and remember which media each model rejects.
 ///
 /// # Examples
 ///
@@ -50,12 +50,12 @@ impl Provider {
         Ok(Self { transport: Transport::connect(settings)?, unsupported_media: UnsupportedMedia::default() })
     }
 
-    /// Creates a provider from the environment variables of its vendor, such as `ANTHROPIC_API_KEY`; see
+    /// Creates a provider from its vendor's environment variables, such as `ANTHROPIC_API_KEY`; see
     /// [`ProviderSettings::from_env`].
     ///
     /// # Errors
     ///
-    /// Fails if the base URL or the proxy of the environment is not a valid URL.
+    /// Fails if the base URL or the environment's proxy is not a valid URL.
     pub fn from_env(dialect: Dialect) -> Result<Self, ProviderError> {
         Self::new(ProviderSettings::from_env(dialect))
     }
@@ -73,12 +73,12 @@ impl Provider {
     #[must_use]
     pub fn with_recorder(mut self, recorder: Recorder) -> Self {
         self.transport.recorder = Some(recorder);
-        // A replay starts without a record of rejected media, so the recording does as well.
+        // A replay does not know which media were rejected before, so the recording must not either.
         self.unsupported_media = UnsupportedMedia::default();
         self
     }
 
-    /// Returns the dialect of the settings.
+    /// Returns the dialect in the settings.
     pub fn dialect(&self) -> Dialect {
         self.settings().dialect
     }
@@ -90,9 +90,9 @@ impl Provider {
 
     /// Sends a request and streams the reply. The request is sent when the first event is polled.
     ///
-    /// If a request with images, audio or documents is rejected, it is sent once more with text descriptions in place of the
-    /// media, and a warning is emitted. A model that supports no such media is remembered, and gets the descriptions at once
-    /// from then on.
+    /// If a request with images, audio or documents is rejected, it is sent once more with text descriptions instead of the
+    /// media, and a warning is emitted. A model that supports no such media is remembered, and gets the descriptions at once from
+    /// then on.
     pub fn stream(&self, request: &ChatRequest<'_>) -> ReplyStream {
         let settings = self.settings();
         // Anthropic's own API accepts text documents; compatible servers may not.
@@ -124,8 +124,8 @@ impl Provider {
     ///
     /// # Errors
     ///
-    /// Fails if the request is rejected, or if the reply is cut off or invalid, after the retries of
-    /// [`RetryPolicy`](super::RetryPolicy).
+    /// Fails if the request is rejected, or if the reply is cut off or invalid, after the [`RetryPolicy`](super::RetryPolicy)'s
+    /// retries.
     pub fn complete(
         &self,
         request: &ChatRequest<'_>,

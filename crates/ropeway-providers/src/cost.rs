@@ -1,4 +1,4 @@
-//! The cost of a reply, as reported by the provider.
+//! A reply's cost, as reported by the provider.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 /// Ticks per US dollar, as xAI counts them: <https://docs.x.ai/developers/cost-tracking>.
 const TICKS: u64 = 10_000_000_000;
 
-/// An amount of US dollars that a provider reports as charged. It is never estimated.
+/// A US dollar amount that a provider reports as charged. It is never estimated.
 ///
-/// Amounts are exact to 10⁻¹⁰ dollars, and add up without rounding errors. As JSON, an amount is a number of dollars.
+/// Amounts are exact to 10⁻¹⁰ dollars, and add up without rounding errors. In JSON, an amount is a number in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost {
     ticks: u64,
 }
 
 impl Cost {
-    /// Creates an amount of US dollars, or returns `None` if it is negative or not finite.
+    /// Creates an amount in US dollars, or returns `None` if it is negative or not finite.
     pub fn from_usd(dollars: f64) -> Option<Self> {
         let is_amount = dollars.is_finite() && dollars >= 0.0;
         is_amount.then(|| Self { ticks: (dollars * TICKS as f64).round() as u64 })
@@ -50,7 +50,7 @@ impl std::ops::Add for Cost {
 }
 
 impl fmt::Display for Cost {
-    /// Writes `$1.25`, or two significant digits of less than a cent: `$0.00042`.
+    /// Writes `$1.25`, or two significant digits for less than a cent: `$0.00042`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cent = TICKS / 100;
         if self.ticks == 0 || self.ticks >= cent {

@@ -1,4 +1,4 @@
-//! Redacts credentials in the body of a request, which a provider uses to call other services.
+//! Redacts credentials in a request body. A provider uses them to call other services.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use ropeway_core::secret::{self, Redactor, Secret};
 /// Fields with the conversation, which is not searched for secrets.
 const CONVERSATION: [&str; 6] = ["messages", "input", "contents", "system", "systemInstruction", "instructions"];
 
-/// Fields with the schema of a tool, whose keys are names of arguments.
+/// Fields that hold a tool's schema, whose keys are argument names.
 const SCHEMAS: [&str; 3] = ["parameters", "input_schema", "parametersJsonSchema"];
 
-/// Finds the secrets in the value of a field.
+/// Finds the secrets in a field's value.
 type FindSecrets = fn(&str, &str) -> Vec<Secret>;
 
-/// Redacts values whose field name indicates a secret, outside of the conversation.
+/// Redacts values whose field name indicates a secret, outside the conversation.
 pub(super) fn redact(body: &mut Value) {
     let Value::Object(fields) = body else { return };
     for (name, value) in fields.iter_mut().filter(|(name, _)| !CONVERSATION.contains(&name.as_str())) {

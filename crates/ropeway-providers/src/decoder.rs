@@ -1,4 +1,4 @@
-//! Decodes the events of a response in any dialect.
+//! Decodes response events in any dialect.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ enum DialectDecoder {
     Chat(ChatDecoder),
 }
 
-/// Calls a method of the dialect's decoder.
+/// Calls a method on the dialect's decoder.
 macro_rules! dispatch {
     ($decoder:expr, $method:ident($($argument:expr),*)) => {
         match $decoder {
@@ -49,18 +49,18 @@ impl Decoder {
         })
     }
 
-    /// Decodes the data of one server-sent event and appends the result to `events`.
+    /// Decodes one server-sent event's data and appends the result to `events`.
     ///
     /// # Errors
     ///
-    /// Fails if the data is not JSON of the dialect, or if it reports an error of the provider.
+    /// Fails if the data is not the dialect's JSON, or if it reports a provider error.
     pub fn frame(&mut self, data: &[u8], events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
         // Providers may split a surrogate pair between two events.
         let text = json::decodable(data);
         dispatch!(&mut self.0, frame(text.as_bytes(), events))
     }
 
-    /// Returns `true` if the provider marked the end of the reply. Later events are ignored.
+    /// Returns `true` if the provider marked the reply's end. Later events are ignored.
     pub fn is_finished(&self) -> bool {
         dispatch!(&self.0, is_finished())
     }
@@ -70,7 +70,7 @@ impl Decoder {
         dispatch!(&self.0, has_stopped())
     }
 
-    /// Completes the reply at the end of the stream.
+    /// Completes the reply when the stream ends.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Encoding a request in the dialect of a provider.
+//! Encodes a request in a provider's dialect.
 
 use super::encoded_request::EncodedRequest;
 use super::error::ProviderError;
@@ -7,7 +7,7 @@ use super::settings::ProviderSettings;
 use super::{anthropic, chat, gemini, responses};
 use ropeway_core::message::Dialect;
 
-/// Encodes a request in the dialect of the settings, without sending it.
+/// Encodes a request in the dialect that the settings name, without sending it.
 ///
 /// # Errors
 ///

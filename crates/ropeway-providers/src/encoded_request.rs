@@ -9,7 +9,7 @@ use super::http_message::HttpRequest;
 use ropeway_core::lowering::LoweredTools;
 use ropeway_core::message::ModelEndpoint;
 
-/// A request in the dialect of a provider, made by `encode`.
+/// A request in a provider's dialect, made by `encode`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EncodedRequest {
@@ -21,14 +21,14 @@ pub struct EncodedRequest {
     pub(super) lowered: Arc<LoweredTools>,
     /// The tools in the body, as indexes into the lowered ones.
     pub(super) offered: Vec<usize>,
-    /// The position of their JSON in the body.
+    /// The range in the body that holds the tools' JSON.
     pub(super) tools_range: Range<usize>,
-    /// The position of the whole field, with the comma before it, if the request is valid without it.
+    /// The range in the body that holds the whole field, with the comma before it, if the request is valid without it.
     pub(super) tools_field: Option<Range<usize>>,
 }
 
 impl EncodedRequest {
-    /// Returns the name of the tool at this index of the request.
+    /// Returns the name of the tool at this index in the request.
     pub fn tool_name(&self, index: u32) -> Option<&str> {
         self.offered.get(index as usize).map(|&at| self.lowered.tools[at].name.as_str())
     }
@@ -84,7 +84,7 @@ impl EncodedRequest {
     }
 }
 
-/// Joins the JSON of the tools at these indexes.
+/// Joins the JSON for the tools at these indexes.
 pub(super) fn join_tools(lowered: &LoweredTools, indexes: &[usize]) -> String {
     let texts: Vec<&str> = indexes.iter().map(|&at| lowered.tools[at].json.get()).collect();
     texts.join(",")
@@ -104,7 +104,7 @@ mod tests {
         serde_json::from_slice(&encoded.request.body).expect("JSON")
     }
 
-    /// Returns the names of the tools in a body of any dialect.
+    /// Returns the tool names in a body, for any dialect.
     fn names(encoded: &EncodedRequest) -> Vec<String> {
         let body = body(encoded);
         let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Errors of a provider.
+//! Provider errors.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use ropeway_core::tool::BoxError;
 pub struct ProviderError {
     /// The kind of failure.
     pub kind: ProviderErrorKind,
-    /// The dialect of the provider.
+    /// The provider's dialect.
     pub dialect: Dialect,
     /// The message, with secrets redacted.
     pub message: String,
@@ -24,7 +24,7 @@ pub struct ProviderError {
     pub status: Option<u16>,
     /// The provider's error code.
     pub code: Option<String>,
-    /// The provider's id of the request, for support tickets.
+    /// The provider's request id, for support tickets.
     pub request_id: Option<String>,
     /// The delay before a retry, if the provider sent one.
     pub retry_after: Option<Duration>,
@@ -35,7 +35,7 @@ pub struct ProviderError {
     pub(crate) source: Option<BoxError>,
 }
 
-/// The kind of a [`ProviderError`].
+/// A [`ProviderError`]'s kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -44,13 +44,13 @@ pub enum ProviderErrorKind {
     Unusable,
     /// The key is missing, invalid, or lacks a permission.
     Auth,
-    /// The quota or credit of the account is used up.
+    /// The account's quota or credit is used up.
     Quota,
     /// The model or the URL does not exist.
     NotFound,
-    /// The conversation exceeds the context window of the model.
+    /// The conversation exceeds the model's context window.
     ContextLength,
-    /// The request exceeds the size limit of the provider.
+    /// The request exceeds the provider's size limit.
     TooLarge,
     /// The model does not support images, audio or documents.
     Media,
@@ -104,7 +104,7 @@ impl ProviderError {
         Self::new(ProviderErrorKind::Truncated, dialect, "the reply was cut off")
     }
 
-    /// Sets the source of the error.
+    /// Sets the error's source.
     pub(super) fn with_source(self, source: impl Into<BoxError>) -> Self {
         Self { source: Some(source.into()), ..self }
     }
@@ -116,12 +116,12 @@ impl ProviderError {
         self.should_retry.unwrap_or(by_kind)
     }
 
-    /// Returns `true` if the conversation exceeds the context window of the model.
+    /// Returns `true` if the conversation exceeds the model's context window.
     pub fn is_context_length(&self) -> bool {
         self.kind == ProviderErrorKind::ContextLength
     }
 
-    /// Returns `true` if the model does not support the media of the request.
+    /// Returns `true` if the model does not support the request's media.
     pub fn is_unsupported_media(&self) -> bool {
         self.kind == ProviderErrorKind::Media
     }
@@ -148,7 +148,7 @@ impl ProviderError {
     }
 }
 
-/// Returns `true` if an error or one of its sources shows a secret.
+/// Returns `true` if an error or any source in its chain shows a secret.
 fn shows_secret(error: &(dyn std::error::Error + 'static), redactor: &Redactor) -> bool {
     let shows = |text: &str| matches!(redactor.redact(text), Cow::Owned(_));
     shows(&error.to_string())
@@ -156,7 +156,7 @@ fn shows_secret(error: &(dyn std::error::Error + 'static), redactor: &Redactor) 
         || error.source().is_some_and(|source| shows_secret(source, redactor))
 }
 
-/// Replaces an error that shows a secret: the redacted messages of its chain.
+/// Replaces an error that shows a secret: the redacted messages in its chain.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct RedactedError {

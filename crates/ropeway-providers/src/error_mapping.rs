@@ -1,4 +1,4 @@
-//! Maps errors of providers to a [`ProviderErrorKind`]: error responses, and errors within a stream.
+//! Maps provider errors to a [`ProviderErrorKind`]: error responses, and errors within a stream.
 //!
 //! Providers differ in their codes and messages, compatible servers even more. Codes and messages take precedence over the status.
 //! References: [Anthropic](https://docs.anthropic.com/en/api/errors),
@@ -15,7 +15,7 @@ use ropeway_core::json;
 use ropeway_core::message::Dialect;
 use ropeway_web::readable;
 
-/// Maximum characters of a provider's message.
+/// Maximum characters in a provider's message.
 const MAX_MESSAGE: usize = 2000;
 
 /// The conversation exceeds the context window.
@@ -34,7 +34,7 @@ const CONTEXT_LENGTH: [&str; 12] = [
     "than the context length",
 ];
 
-/// The quota or credit of the account is used up.
+/// The account's quota or credit is used up.
 const QUOTA: [&str; 8] = [
     "insufficient_quota",
     "billing_hard_limit_reached",
@@ -127,17 +127,17 @@ fn retry_after(header: &dyn Fn(&str) -> Option<String>, now: SystemTime) -> Opti
     milliseconds().or_else(|| ropeway_web::retry_after(&header("retry-after")?, now))
 }
 
-/// The details in the body of an error.
+/// The details in an error's body.
 #[derive(Debug, Default)]
 struct ErrorDetails {
     message: String,
-    /// Codes and types of the error, the most specific first.
+    /// The error's codes and types, the most specific first.
     codes: Vec<String>,
     /// The HTTP status in the body.
     status: Option<u16>,
     request_id: Option<String>,
     retry_after: Option<Duration>,
-    /// The field of the request that the error is about.
+    /// The request field that the error is about.
     param: String,
 }
 
@@ -146,7 +146,7 @@ impl ErrorDetails {
         match json::from_slice::<Value>(body) {
             Ok(value) if value.is_object() || value.is_array() => {
                 let details = Self::of(&value);
-                // JSON of an unknown shape is still the best message.
+                // JSON with an unknown shape is still the best message.
                 if details.message.is_empty() {
                     Self { message: shorten(&String::from_utf8_lossy(body)), ..details }
                 } else {
@@ -197,12 +197,12 @@ impl ErrorDetails {
         details
     }
 
-    /// Returns `true` if a code or the message contains one of these patterns.
+    /// Returns `true` if a code or the message contains any of these patterns.
     fn mentions(&self, patterns: &[&str]) -> bool {
         self.has_code(patterns) || contains_any(&self.message, patterns)
     }
 
-    /// Returns `true` if a code contains one of these patterns, which are too common to be searched in the message.
+    /// Returns `true` if a code contains any of these patterns, which are too common to be searched in the message.
     fn has_code(&self, patterns: &[&str]) -> bool {
         self.codes.iter().any(|code| contains_any(code, patterns))
     }
@@ -247,13 +247,13 @@ impl ErrorDetails {
     }
 }
 
-/// Returns `true` if a text contains one of these lowercase patterns, ignoring case.
+/// Returns `true` if a text contains any of these lowercase patterns, ignoring case.
 fn contains_any(text: &str, patterns: &[&str]) -> bool {
     let text = text.to_ascii_lowercase();
     patterns.iter().any(|pattern| text.contains(pattern))
 }
 
-/// Finds the index of a tool in a message: `tools.3.custom.name`, `tools[3].function`, `function_declarations[3]`.
+/// Finds a tool's index in a message: `tools.3.custom.name`, `tools[3].function`, `function_declarations[3]`.
 fn tool_index(dialect: Dialect, message: &str) -> Option<u32> {
     // Gemini has all declarations in one tool, whose own index means nothing.
     let lists: &[&str] = match dialect {
@@ -269,7 +269,7 @@ fn tool_index(dialect: Dialect, message: &str) -> Option<u32> {
     })
 }
 
-/// Joins a message to one line of bounded length.
+/// Joins a message into one line and limits its length.
 fn shorten(message: &str) -> String {
     let line: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MAX_MESSAGE) {

@@ -1,4 +1,4 @@
-//! The events of a reply, passed from the driver to the stream.
+//! A reply's events, passed from the driver to the stream.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -29,13 +29,13 @@ impl EventBuffer {
     }
 }
 
-/// Emits events, and holds back those that precede the content of a reply.
+/// Emits events, and holds back those that precede a reply's content.
 pub(super) struct EventSink {
     redactor: Redactor,
     buffer: EventBuffer,
-    /// Warnings of the request itself, in addition to those of the decoder.
+    /// The request's own warnings, in addition to the decoder's.
     warnings: Vec<String>,
-    /// Usage and warnings of the decoder. While nothing else has arrived, the request may be retried without them.
+    /// The decoder's usage and warnings. While nothing else has arrived, the request may be retried without them.
     held: Vec<ReplyEvent>,
     has_content: bool,
 }
@@ -45,7 +45,7 @@ impl EventSink {
         Self { redactor, buffer, warnings: Vec::new(), held: Vec::new(), has_content: false }
     }
 
-    /// Returns `true` once content of the reply was emitted. From then on a retry would emit it twice.
+    /// Returns `true` once reply content was emitted. From then on a retry would emit it twice.
     pub(super) fn has_content(&self) -> bool {
         self.has_content
     }
@@ -55,7 +55,7 @@ impl EventSink {
         self.held.clear();
     }
 
-    /// Emits events of the decoder as soon as one of them is content.
+    /// Emits the decoder's events as soon as one of them is content.
     pub(super) async fn emit(&mut self, events: Vec<ReplyEvent>) {
         for mut event in events {
             match &mut event {
@@ -82,7 +82,7 @@ impl EventSink {
         self.buffer.put(&mut vec![ReplyEvent::Warning(warning)]).await;
     }
 
-    /// Returns all warnings: those emitted by [`warn`](Self::warn), then those of the decoder.
+    /// Returns all warnings: those emitted by [`warn`](Self::warn), then the decoder's.
     pub(super) fn take_warnings(&mut self, of_decoder: &[String]) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(of_decoder.iter().map(|warning| self.redactor.redact(warning).into_owned()));

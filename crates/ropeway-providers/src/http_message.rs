@@ -11,7 +11,7 @@ use ropeway_core::secret::{self, Redactor, Secret};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// `POST`, or `GET` for the list of models.
+    /// `POST`, or `GET` for the model list.
     pub method: &'static str,
     /// The URL, including its query.
     pub url: String,
@@ -34,7 +34,7 @@ impl fmt::Debug for HttpRequest {
     }
 }
 
-/// The status of a response and its relevant headers, with lowercase names.
+/// A response's status and its relevant headers, with lowercase names.
 pub(super) struct ResponseHead {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
@@ -46,13 +46,13 @@ impl ResponseHead {
     }
 }
 
-/// Returns the headers of a streaming request. Headers of the settings take precedence.
+/// Returns the headers for a streaming request. Headers from the settings take precedence.
 pub(super) fn stream_headers(settings: &ProviderSettings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
     let content = [("content-type", "application/json"), ("accept", "text/event-stream")];
     headers(settings, &[&content, own].concat())
 }
 
-/// Returns these headers and the API key. Headers of the settings take precedence.
+/// Returns these headers and the API key. Headers from the settings take precedence.
 pub(super) fn headers(settings: &ProviderSettings, own: &[(&str, &str)]) -> Vec<(String, Secret)> {
     let mut headers: Vec<(String, Secret)> = Vec::new();
     headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));

@@ -17,13 +17,13 @@ use ropeway_core::secret::Redactor;
 use ropeway_core::tool::BoxError;
 use ropeway_web::{self as web, TransportError};
 
-/// Maximum bytes read of a body that is not a reply.
+/// Maximum bytes to read if a body is not a reply.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// Maximum time to read the body of an error; its status is already known.
+/// Maximum time to read an error's body; its status is already known.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum time to wait for the end of the body after the reply has ended.
+/// Maximum time to wait for the body to end after the reply has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Maximum time to wait for further events after the stop reason.
@@ -76,7 +76,7 @@ impl LiveExchange {
         self.head.header("content-type").is_some_and(|value| value.trim_start().starts_with("text/event-stream"))
     }
 
-    /// Reads the next chunk of the body; `None` at its end.
+    /// Reads the body's next chunk; `None` at its end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         let next = self.body.next(self.dialect, &self.redactor);
         let in_time = match self.timeout {
@@ -112,7 +112,7 @@ impl LiveExchange {
         self.timeout = ReadTimeout::Deadline { deadline: Instant::now() + limit, limit };
     }
 
-    /// Ends an exchange whose reply is complete. Waits briefly for the end of the body, so the connection can be reused.
+    /// Ends an exchange whose reply is complete. Waits briefly for the body's end, so the connection can be reused.
     pub(super) async fn finish(mut self) {
         let drain = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = timeout(DRAIN_TIMEOUT, drain).await;
@@ -121,7 +121,7 @@ impl LiveExchange {
         }
     }
 
-    /// Reads a bounded amount of a body that is not a reply. `body` holds the bytes read so far.
+    /// Reads a body that is not a reply, up to a limit. `body` holds the bytes read so far.
     pub(super) async fn read_error_body(&mut self, mut body: Vec<u8>) -> Vec<u8> {
         let read = async {
             while body.len() < MAX_ERROR_BODY
@@ -152,7 +152,7 @@ impl LiveExchange {
         error_mapping::from_response(self.dialect, self.head.status, &header, body.as_bytes(), SystemTime::now())
     }
 
-    /// Adds the request id of the response to an error that has none.
+    /// Adds the response's request id to an error that has none.
     pub(super) fn with_request_id(&self, mut error: ProviderError) -> ProviderError {
         let id = || self.head.headers.iter().find(|(name, _)| name.contains("request-id")).map(|(_, id)| id.clone());
         error.request_id = error.request_id.or_else(id);

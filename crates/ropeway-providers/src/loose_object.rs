@@ -1,4 +1,4 @@
-//! Lenient deserialization of objects: fields may be missing, null or repeated.
+//! Lenient object deserialization: fields may be missing, null or repeated.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use ropeway_core::loose_json::BorrowedText;
 
 /// An object that is read field by field.
 pub(super) trait ObjectFields<'a>: Default {
-    /// Reads the value of a field from `object`.
+    /// Reads a field's value from `object`.
     fn read_field<M: MapAccess<'a>>(&mut self, name: Cow<'a, str>, object: &mut M) -> Result<(), M::Error>;
 }
 

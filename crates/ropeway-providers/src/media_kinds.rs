@@ -1,4 +1,4 @@
-//! Kinds of media in a request, and their text descriptions for models that do not support them.
+//! Media kinds in a request, and text descriptions for models that do not support them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -41,7 +41,7 @@ impl MediaKinds {
         }
     }
 
-    /// Returns `true` if every kind of `other` is in this set.
+    /// Returns `true` if this set contains every kind in `other`.
     pub fn contains(self, other: Self) -> bool {
         self.union(other) == self
     }
@@ -75,7 +75,7 @@ impl MediaKinds {
         }
     }
 
-    /// Returns the description of a part whose kind is in this set.
+    /// Returns the description for a part whose kind is in this set.
     fn description(self, part: &ContentPart) -> Option<ContentPart> {
         if self == Self::NONE || part.as_text().is_some() {
             return None;
@@ -90,7 +90,7 @@ impl MediaKinds {
         self.description(&part).map_or(part, Cow::Owned)
     }
 
-    /// Replaces the parts whose kind is in this set by their descriptions.
+    /// Replaces the parts whose kind is in this set with their descriptions.
     pub(super) fn describe_all(self, parts: &[ContentPart]) -> Cow<'_, [ContentPart]> {
         let descriptions: Vec<Option<ContentPart>> = parts.iter().map(|part| self.description(part)).collect();
         if descriptions.iter().all(Option::is_none) {

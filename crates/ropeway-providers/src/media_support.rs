@@ -1,4 +1,4 @@
-//! Which media a model supports, learned from the errors of its provider.
+//! Which media a model supports, learned from its provider's errors.
 //!
 //! A result is remembered for the model, so only messages that cannot be about a single broken image count. A message that is not
 //! recognised costs one more request each time.
@@ -28,7 +28,7 @@ impl UnsupportedMedia {
     }
 }
 
-/// Phrases of known servers, without quotation marks.
+/// Phrases from known servers, without quotation marks.
 const PHRASES: [(&str, MediaKinds); 25] = [
     // vLLM
     ("not a multimodal model", MediaKinds::ALL),

@@ -1,4 +1,4 @@
-//! Lists the models of a provider.
+//! Lists a provider's models.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use ropeway_core::json;
 use ropeway_core::message::Dialect;
 use ropeway_web::brief;
 
-/// Maximum size of a list of models. Gateways describe hundreds of models.
+/// Maximum model list size. Gateways describe hundreds of models.
 const MAX_LIST: usize = 16 << 20;
 
 impl Provider {
@@ -20,7 +20,7 @@ impl Provider {
     ///
     /// # Errors
     ///
-    /// Fails if the provider cannot be reached, rejects the request, or does not return a list of models.
+    /// Fails if the provider cannot be reached, rejects the request, or does not return a model list.
     pub async fn models(&self) -> Result<Vec<String>, ProviderError> {
         let request = request(self.settings());
         let mut retries = 0;
@@ -56,7 +56,7 @@ async fn list_models(transport: &Transport, request: &HttpRequest) -> Result<Vec
     models.ok_or_else(|| unreadable(format!("not a list of models: `{}`", brief(&body, &transport.redactor))))
 }
 
-/// Requests the largest page, which is large enough for all models of current providers.
+/// Requests the largest page, which holds all models that current providers have.
 fn request(settings: &ProviderSettings) -> HttpRequest {
     let (url, version) = match settings.dialect {
         Dialect::Anthropic => (anthropic::url(settings, "/models?limit=1000"), Some(anthropic::version(settings))),
@@ -68,7 +68,7 @@ fn request(settings: &ProviderSettings) -> HttpRequest {
     HttpRequest { method: "GET", url, headers: headers(settings, &own), body: Vec::new().into() }
 }
 
-/// Returns the names in a list of models, or `None` if it is not a list of models.
+/// Returns the names in a model list, or `None` if it is not a model list.
 fn model_names(dialect: Dialect, list: &Value) -> Option<Vec<String>> {
     let text = |model: &Value, name: &str| model.get(name).and_then(Value::as_str).map(str::to_owned);
     if dialect == Dialect::Gemini {

@@ -16,24 +16,24 @@ use ropeway_core::message::{
 };
 use ropeway_core::tool::Arguments;
 
-/// Maximum length of a call id in OpenAI Responses.
+/// Maximum call id length in OpenAI Responses.
 const MAX_ID: usize = 64;
 
-/// The content of a missing result.
+/// A missing result's content.
 const NO_RESULT: &str = "the call was interrupted and returned no result";
 
-/// One message of a normalized conversation.
+/// One message in a normalized conversation.
 #[derive(Debug, PartialEq)]
 pub(super) enum NormalizedMessage<'a> {
     /// Consecutive user messages, merged.
     User(Vec<Cow<'a, ContentPart>>),
-    /// A message of the model.
+    /// A message from the model.
     Assistant(NormalizedReply<'a>),
-    /// One result for each call of the message before, in the order of the calls.
+    /// One result for each call in the message before, in the calls' order.
     ToolResults(Vec<NormalizedResult<'a>>),
 }
 
-/// A message of the model. Its opaque parts are present only if it is sent back to its endpoint.
+/// A message from the model. Its opaque parts are present only if it is sent back to its endpoint.
 #[derive(Debug, PartialEq)]
 pub(super) struct NormalizedReply<'a> {
     /// The original message, if it is sent back to its endpoint.
@@ -42,7 +42,7 @@ pub(super) struct NormalizedReply<'a> {
     pub(super) parts: Vec<NormalizedPart<'a>>,
 }
 
-/// A part of a [`NormalizedReply`].
+/// A part in a [`NormalizedReply`].
 #[derive(Debug, PartialEq)]
 pub(super) enum NormalizedPart<'a> {
     /// Text; empty only if it is sent back to its endpoint.
@@ -54,10 +54,10 @@ pub(super) enum NormalizedPart<'a> {
     Opaque(&'a Map<String, serde_json::Value>),
 }
 
-/// A tool call, with the names of the dialect.
+/// A tool call, with the dialect's names.
 #[derive(Debug, PartialEq)]
 pub(super) struct NormalizedCall<'a> {
-    /// A unique id of letters, digits, `_` and `-`.
+    /// A unique id made of letters, digits, `_` and `-`.
     pub(super) id: String,
     /// The dialect's name for the tool.
     pub(super) wire_name: String,
@@ -69,20 +69,20 @@ pub(super) struct NormalizedCall<'a> {
     pub(super) extra: Option<&'a Map<String, serde_json::Value>>,
 }
 
-/// The result of a tool call, with the names of the dialect.
+/// A tool call's result, with the dialect's names.
 #[derive(Debug, PartialEq)]
 pub(super) struct NormalizedResult<'a> {
-    /// The id of the call.
+    /// The call's id.
     pub(super) id: String,
     /// The dialect's name for the tool.
     pub(super) wire_name: String,
-    /// The parts of the result.
+    /// The result's parts.
     pub(super) content: Cow<'a, [ContentPart]>,
     /// Whether the call failed.
     pub(super) is_error: bool,
 }
 
-/// Normalizes a conversation for the model at `endpoint`. Media of these kinds are replaced by text descriptions.
+/// Normalizes a conversation for the model at `endpoint`. These kinds of media are replaced by text descriptions.
 pub(super) fn normalize<'a>(
     conversation: &'a Conversation,
     endpoint: &ModelEndpoint,
@@ -164,7 +164,7 @@ impl<'a> Normalizer<'a, '_> {
         }
         if !parts.is_empty() {
             let native = native.then_some(reply);
-            // Consecutive messages of the model are merged.
+            // Consecutive messages from the model are merged.
             match self.messages.last_mut() {
                 Some(NormalizedMessage::Assistant(before)) if before.native.is_none() && native.is_none() => {
                     before.parts.extend(parts)

@@ -1,4 +1,4 @@
-//! A content part of a user or a tool, in a form that models accept.
+//! A content part from a user or a tool, in a form that models accept.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use ropeway_core::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64, sniff_media_type};
 
-/// Maximum base64 size of a text blob that is decoded.
+/// Maximum base64 size for decoding a text blob.
 const MAX_TEXT: usize = 4 << 20;
 
 /// A content part in a form that models accept. Its base64 is valid, padded and without line breaks.
@@ -43,7 +43,7 @@ impl<'a> PromptPart<'a> {
         }
     }
 
-    /// Returns the text, or a text description of the media.
+    /// Returns the text, or the media's text description.
     pub(super) fn into_text(self) -> Cow<'a, str> {
         match self {
             Self::Text(text) => text,
@@ -66,7 +66,7 @@ impl Serialize for DataUrl<'_> {
 }
 
 impl MediaData<'_> {
-    /// Returns the file name of a PDF. Providers check its extension.
+    /// Returns a PDF's file name. Providers check its extension.
     pub(super) fn file_name(&self) -> String {
         let path = self.name.as_deref().unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
         match path.rsplit(['/', '\\', ':']).next().unwrap_or_default() {
@@ -125,7 +125,8 @@ fn from_resource(resource: &EmbeddedResource) -> PromptPart<'_> {
     }
 }
 
-/// Converts binary data by its media type, corrected by its first bytes: providers reject an image of another type than declared.
+/// Converts binary data by its media type, corrected by its first bytes: providers reject an image whose type differs from the
+/// declared one.
 fn from_binary<'a>(mime_type: Cow<'a, str>, name: Option<Cow<'a, str>>, base64: &'a str) -> PromptPart<'a> {
     let Some(base64) = normalize_base64(base64) else {
         let name = name.map(|name| format!(" `{name}`")).unwrap_or_default();

@@ -18,9 +18,9 @@ use ropeway_core::secret::{self, Redactor};
 use ropeway_core::sync::lock;
 use ropeway_web as web;
 
-/// Records the exchanges of a [`Provider`](super::Provider). Clones write to the same recording.
+/// Records a [`Provider`](super::Provider)'s exchanges. Clones write to the same recording.
 ///
-/// Keys and other secrets of the settings are redacted. The conversation is not.
+/// Keys and other secrets in the settings are redacted. The conversation is not.
 #[derive(Clone)]
 pub struct Recorder(Arc<Mutex<RecordingSink>>);
 
@@ -37,7 +37,7 @@ impl Recorder {
 
     /// Creates a recorder that appends each finished exchange to a file, as one line of JSON.
     ///
-    /// The permissions of the file are set to 0600.
+    /// The file's permissions are set to 0600.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ pub(super) struct ExchangeRecorder {
 }
 
 impl ExchangeRecorder {
-    /// Records the head of the response.
+    /// Records the response's head.
     pub(super) fn head(&mut self, status: u16, headers: &[(String, String)]) {
         let now = SystemTime::now();
         let headers = headers.iter().map(|(name, value)| (name, relative_delay(name, value, now)));
@@ -147,7 +147,7 @@ impl ExchangeRecorder {
         }
     }
 
-    /// Records a chunk of the body.
+    /// Records a body chunk.
     pub(super) fn chunk(&mut self, chunk: &[u8]) {
         self.body.extend_from_slice(chunk);
     }
@@ -187,7 +187,7 @@ impl Drop for ExchangeRecorder {
     }
 }
 
-/// Converts the date of a `retry-after` header to seconds from now, which mean the same in a replay.
+/// Converts a `retry-after` header's date to seconds from now, which mean the same in a replay.
 fn relative_delay<'a>(name: &str, value: &'a str, now: SystemTime) -> Cow<'a, str> {
     if name != "retry-after" || value.trim().parse::<f64>().is_ok() {
         return Cow::Borrowed(value);

@@ -1,4 +1,4 @@
-//! Recorded exchanges with a provider, as values and as lines of JSON.
+//! Recorded exchanges with a provider, as values and as JSON lines.
 
 use std::path::Path;
 
@@ -29,17 +29,17 @@ pub struct Exchange {
     /// The HTTP status; `None` if no response arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The relevant headers of the response, with lowercase names.
+    /// The response's relevant headers, with lowercase names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// The body of the response.
+    /// The response's body.
     #[serde(default)]
     pub body: String,
     /// How the exchange ended.
     pub ending: ExchangeEnd,
 }
 
-/// The request of a recorded [`Exchange`].
+/// A recorded [`Exchange`]'s request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecordedRequest {
@@ -64,11 +64,11 @@ pub enum ExchangeEnd {
     CutOff,
     /// The exchange failed.
     Failed {
-        /// The kind of the error.
+        /// The error's kind.
         kind: ProviderErrorKind,
-        /// The message of the error.
+        /// The error's message.
         message: String,
-        /// The source of the error.
+        /// The error's source.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
         /// Whether to retry, if the provider specified it.
@@ -78,7 +78,7 @@ pub enum ExchangeEnd {
 }
 
 impl Recording {
-    /// Creates a recording of these exchanges.
+    /// Creates a recording from these exchanges.
     pub fn new(exchanges: impl IntoIterator<Item = Exchange>) -> Self {
         Self { exchanges: exchanges.into_iter().collect() }
     }
@@ -145,7 +145,7 @@ impl Exchange {
         self
     }
 
-    /// Limits the exchange to requests with the path of this URL and this body.
+    /// Limits the exchange to requests with this URL's path and this body.
     #[must_use]
     pub fn to_request(mut self, url: impl Into<String>, body: Value) -> Self {
         let (method, url) = ("POST".to_owned(), url.into());
@@ -163,7 +163,7 @@ impl Exchange {
 }
 
 impl ExchangeEnd {
-    /// Returns the end of an exchange that failed with this error.
+    /// Returns the end for an exchange that failed with this error.
     pub fn failed(error: &ProviderError) -> Self {
         let cause = error.source.as_ref().map(ToString::to_string);
         Self::Failed { kind: error.kind, message: error.message.clone(), cause, should_retry: error.should_retry }

@@ -15,7 +15,7 @@ use ropeway_core::message::Dialect;
 use ropeway_core::secret::Redactor;
 use ropeway_core::sync::lock;
 
-/// Maximum characters of a value in a message.
+/// Maximum characters that a message shows from a value.
 const MAX_SHOWN: usize = 80;
 
 /// Answers each request with the first unused exchange that matches it. Clones share the recording.
@@ -28,7 +28,7 @@ struct ReplayQueue {
     size: usize,
 }
 
-/// The unread part of a recorded response.
+/// A recorded response's unread part.
 pub(super) struct ReplayedBody {
     body: Option<String>,
     ending: ExchangeEnd,
@@ -72,7 +72,7 @@ impl Replayer {
 }
 
 impl ReplayedBody {
-    /// Returns the next chunk of the body; `None` at its end.
+    /// Returns the body's next chunk; `None` at its end.
     pub(super) fn next(&mut self, dialect: Dialect) -> Result<Option<Bytes>, ProviderError> {
         match (self.body.take(), &self.ending) {
             (Some(body), _) if !body.is_empty() => Ok(Some(body.into())),
@@ -118,7 +118,7 @@ fn difference(expected: &RecordedRequest, found: &HttpRequest, redactor: &Redact
     Some(format!("at `{at}` of the body: expected {}, found {}", shown(was), shown(is)))
 }
 
-/// Returns the path of a URL. Host and query may contain keys, and do not identify the request.
+/// Returns a URL's path. Host and query may contain keys, and do not identify the request.
 fn path(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find('/').map_or("/", |at| &rest[at..]);

@@ -1,11 +1,11 @@
-//! The reply of a model, as events and as a whole.
+//! A model's reply, as events and as a whole.
 
 use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
 use ropeway_core::message::{AssistantMessage, ToolCall};
 
-/// One event of a reply.
+/// One event in a reply.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ReplyEvent {
@@ -15,23 +15,23 @@ pub enum ReplyEvent {
     Reasoning(String),
     /// The model starts a tool call.
     ToolCallStarted {
-        /// The index of the call in this reply.
+        /// The call's index in this reply.
         index: usize,
-        /// The id of the call.
+        /// The call's id.
         id: String,
-        /// The name of the tool in the request.
+        /// The tool's name in the request.
         name: String,
     },
-    /// Arguments of a call to append, as JSON text.
+    /// Arguments to append to a call, as JSON text.
     ToolCallDelta {
-        /// The index of the call in this reply.
+        /// The call's index in this reply.
         index: usize,
         /// The JSON fragment.
         json: String,
     },
     /// A call is complete.
     ToolCall {
-        /// The index of the call in this reply.
+        /// The call's index in this reply.
         index: usize,
         /// The complete call.
         call: ToolCall,
@@ -44,17 +44,17 @@ pub enum ReplyEvent {
     Finished(Box<Reply>),
 }
 
-/// The complete reply of a model.
+/// A model's complete reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reply {
-    /// The message of the model.
+    /// The model's message.
     pub message: AssistantMessage,
     /// Why the model stopped.
     pub stop: StopReason,
-    /// Tokens and cost of the request.
+    /// The request's tokens and cost.
     pub usage: Usage,
-    /// The provider's id of the reply.
+    /// The provider's reply id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The model that replied, as reported by the provider.
@@ -71,13 +71,13 @@ pub struct Reply {
 pub enum StopReason {
     /// The model finished its reply.
     EndTurn,
-    /// The model waits for the results of its calls.
+    /// The model waits for its calls' results.
     ToolUse,
     /// The model generated a stop sequence.
     StopSequence,
     /// The reply reached its maximum length.
     MaxTokens,
-    /// The conversation reached the limit of the context window.
+    /// The conversation filled the context window.
     ContextWindow,
     /// The model refused to answer.
     Refusal,
@@ -91,7 +91,7 @@ pub enum StopReason {
     Other(String),
 }
 
-/// Tokens of a request and its reply, and their cost if the provider reports it.
+/// Tokens for a request and its reply, and their cost if the provider reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Input tokens, cached or not.

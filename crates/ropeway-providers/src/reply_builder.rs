@@ -1,4 +1,4 @@
-//! Builds a reply from the events of any dialect.
+//! Builds a reply from any dialect's events.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::reply::{Reply, ReplyEvent, StopReason, Usage};
 use ropeway_core::lowering::LoweredTools;
 use ropeway_core::message::{AssistantMessage, AssistantPart, AssistantText, CallArguments, ModelEndpoint, ToolCall};
 
-/// The field of a call's `extra` with the arguments as the model wrote them, if serializing them again changes the text.
+/// The field in a call's `extra` with the arguments as the model wrote them, if serializing them again changes the text.
 pub(super) const RAW_ARGUMENTS: &str = "arguments";
 
-/// The problem of a call that was cut off by the maximum length.
+/// The problem when the maximum length cut off a call.
 const TOO_LONG: &str = "the arguments were cut off: the reply reached its maximum length";
 
-/// The problem of a call that was cut off for another reason.
+/// The problem when a call was cut off for another reason.
 const CUT_OFF: &str = "the call was cut off before it was complete";
 
 /// A reply under construction. Its parts are in slots, in the order they were opened.
@@ -33,11 +33,11 @@ pub(super) struct ReplyBuilder {
     pub(super) usage: Usage,
     /// The stop reason, once it is known.
     pub(super) stop: Option<StopReason>,
-    /// The provider's id of the reply.
+    /// The provider's reply id.
     pub(super) id: Option<String>,
     /// The model that replies.
     pub(super) model: Option<String>,
-    /// Fields of the message that are sent back to the endpoint.
+    /// Message fields that are sent back to the endpoint.
     pub(super) extra: Map<String, Value>,
     warnings: Vec<String>,
 }
@@ -78,7 +78,7 @@ impl ReplyBuilder {
         }
     }
 
-    /// Allows several open calls. They are complete at the end of the reply, or when they are closed.
+    /// Allows several open calls. They are complete when the reply ends, or when they are closed.
     pub(super) fn with_parallel_calls(mut self) -> Self {
         self.parallel_calls = true;
         self
@@ -92,12 +92,12 @@ impl ReplyBuilder {
         self.calls
     }
 
-    /// Opens a slot of text.
+    /// Opens a text slot.
     pub(super) fn open_text(&mut self, events: &mut Vec<ReplyEvent>) -> usize {
         self.open(PartSlot::Done(AssistantPart::Text(AssistantText::default())), events)
     }
 
-    /// Opens a slot of reasoning.
+    /// Opens a reasoning slot.
     pub(super) fn open_reasoning(&mut self, events: &mut Vec<ReplyEvent>) -> usize {
         self.open(PartSlot::Done(AssistantPart::Reasoning(AssistantText::default())), events)
     }
@@ -107,7 +107,7 @@ impl ReplyBuilder {
         self.open(PartSlot::Done(AssistantPart::Opaque { json }), events)
     }
 
-    /// Opens a call. Its name may follow later. A call without an id gets one from the id of the reply and its index.
+    /// Opens a call. Its name may follow later. A call without an id gets one from the reply's id and its index.
     pub(super) fn open_call(&mut self, id: &str, wire_name: &str, events: &mut Vec<ReplyEvent>) -> usize {
         let index = self.calls;
         self.calls += 1;
@@ -131,7 +131,7 @@ impl ReplyBuilder {
         slot
     }
 
-    /// Sets the name of a call, once.
+    /// Sets a call's name, once.
     pub(super) fn name_call(&mut self, slot: usize, wire_name: &str, events: &mut Vec<ReplyEvent>) {
         let own_name = self.own_name(wire_name).to_owned();
         if let Some(PartSlot::Call(call)) = self.slots.get_mut(slot)
@@ -147,7 +147,7 @@ impl ReplyBuilder {
     }
 
     fn open(&mut self, slot: PartSlot, events: &mut Vec<ReplyEvent>) -> usize {
-        // A part that another one follows was not cut off.
+        // A part followed by another was not cut off.
         if !self.parallel_calls {
             self.settle(events, None);
         }
@@ -175,7 +175,7 @@ impl ReplyBuilder {
         }
     }
 
-    /// Appends arguments of a call.
+    /// Appends a call's arguments.
     pub(super) fn push_arguments(&mut self, slot: usize, delta: &str, events: &mut Vec<ReplyEvent>) {
         if let Some(PartSlot::Call(call)) = self.slots.get_mut(slot)
             && !delta.is_empty()
@@ -189,7 +189,7 @@ impl ReplyBuilder {
         }
     }
 
-    /// Replaces the arguments of a call by the complete ones, and emits the difference.
+    /// Replaces a call's arguments with the complete ones, and emits the difference.
     pub(super) fn set_arguments(&mut self, slot: usize, json: &str, events: &mut Vec<ReplyEvent>) {
         let Some(PartSlot::Call(call)) = self.slots.get_mut(slot) else { return };
         match json.strip_prefix(&call.json) {
@@ -222,7 +222,7 @@ impl ReplyBuilder {
         self.settle_slot(slot, Some(TOO_LONG), events);
     }
 
-    /// Returns the arguments or the text of a slot so far.
+    /// Returns a slot's arguments or text so far.
     pub(super) fn content(&self, slot: usize) -> &str {
         match self.slots.get(slot) {
             Some(PartSlot::Call(call)) => &call.json,
@@ -232,7 +232,7 @@ impl ReplyBuilder {
         }
     }
 
-    /// Returns the fields of a part that are sent back to the endpoint.
+    /// Returns the part's fields that are sent back to the endpoint.
     pub(super) fn extra_mut(&mut self, slot: usize) -> Option<&mut Map<String, Value>> {
         match self.slots.get_mut(slot)? {
             PartSlot::Call(call) => Some(&mut call.extra),
@@ -265,7 +265,7 @@ impl ReplyBuilder {
         }
     }
 
-    /// Returns the name of a tool in the request. An unknown name is kept.
+    /// Returns a tool's name in the request. An unknown name is kept.
     fn own_name<'a>(&'a self, wire_name: &'a str) -> &'a str {
         self.lowered.by_wire_name(wire_name).map_or(wire_name, |tool| &tool.name)
     }
@@ -318,7 +318,7 @@ impl ReplyBuilder {
     /// Emits the open calls and returns the complete reply.
     pub(super) fn finish(&mut self, events: &mut Vec<ReplyEvent>) -> Reply {
         let stop = match self.stop.take().unwrap_or(StopReason::EndTurn) {
-            // Some servers report the end of the turn although they wait for results.
+            // Some servers report that the turn has ended although they wait for results.
             StopReason::EndTurn | StopReason::StopSequence if self.calls > 0 => StopReason::ToolUse,
             stop => stop,
         };

@@ -17,11 +17,20 @@ const MAX_TOOLS_LEFT_OUT: usize = 8;
 const MAX_CONTINUATIONS: usize = 32;
 
 /// Turns a request into its complete reply.
+///
+/// The [`ReplyStream`](super::ReplyStream) owns the driver, as the future that [`run`](Self::run) returns, and takes the events
+/// that the driver writes to `sink`. A failed attempt leads to one of four outcomes: the request is sent without the tool that
+/// was rejected, without media (once), or again after a backoff, or the error ends the reply. Once content was emitted, every
+/// error ends it.
+///
+/// All clones of a provider share `unsupported_media`. The driver writes to it only after a request without media got a reply.
+/// Like the sink's buffer, it is behind a std mutex that is never held across `.await`. Dropping the future ends the request at
+/// once, and records no media.
 pub(super) struct ReplyDriver {
     pub(super) transport: Transport,
     pub(super) unsupported_media: UnsupportedMedia,
     pub(super) sink: EventSink,
-    /// The request with text descriptions in place of its media, if it has media and they were not rejected yet.
+    /// The request with text descriptions instead of its media, if it has media and they were not rejected yet.
     pub(super) without_media: Option<EncodedRequest>,
 }
 
@@ -118,9 +127,9 @@ impl ReplyDriver {
     }
 }
 
-/// Returns `true` if the media of a request may be the reason for an error.
+/// Returns `true` if a request's media may be the reason for an error.
 ///
-/// Providers have many messages for an image that is broken, too large or one too many, and would reject every later request of
+/// Providers have many messages for an image that is broken, too large or one too many, and would reject every later request in
 /// the same conversation as well.
 fn may_be_media(error: &ProviderError) -> bool {
     let is_rejected = matches!(error.kind, ProviderErrorKind::InvalidRequest | ProviderErrorKind::TooLarge);

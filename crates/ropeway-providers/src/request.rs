@@ -1,4 +1,4 @@
-//! A request to a model, independent of the dialect.
+//! A model request, independent of the dialect.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ use ropeway_core::tool::Schema;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ChatRequest<'a> {
-    /// The provider's name of the model.
+    /// The provider's name for the model.
     pub model: &'a str,
     /// The system prompt and all messages so far.
     pub conversation: &'a Conversation,
@@ -44,7 +44,7 @@ pub struct ChatRequest<'a> {
     pub tool_choice: ToolChoice,
     /// Whether the model may call several tools at once; `None` for the provider's default.
     pub parallel_calls: Option<bool>,
-    /// Maximum tokens of the reply.
+    /// Maximum reply tokens.
     pub max_tokens: Option<u32>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
@@ -52,13 +52,13 @@ pub struct ChatRequest<'a> {
     pub top_p: Option<f64>,
     /// Texts that end the reply when the model generates them.
     pub stop_sequences: Vec<String>,
-    /// Reasoning effort of the model.
+    /// The model's reasoning effort.
     pub effort: Option<ReasoningEffort>,
     /// The JSON format that the reply must have.
     pub output: Option<OutputFormat>,
-    /// Media that are sent as text descriptions, in addition to those of [`Quirks`](super::Quirks).
+    /// Media that are sent as text descriptions, in addition to those in [`Quirks`](super::Quirks).
     pub described_media: MediaKinds,
-    /// Additional fields of the request body. They replace generated fields of the same name.
+    /// Additional fields in the request body. They replace generated fields with the same name.
     pub extra: Map<String, Value>,
 }
 
@@ -73,7 +73,7 @@ pub enum ToolChoice {
     None,
     /// At least one tool must be called.
     Required,
-    /// The tool of this name must be called.
+    /// The tool with this name must be called.
     Tool(String),
 }
 
@@ -81,9 +81,9 @@ pub enum ToolChoice {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OutputFormat {
-    /// The name of the format: letters, digits, `_` and `-`.
+    /// The format's name: letters, digits, `_` and `-`.
     pub name: String,
-    /// The JSON Schema of the reply.
+    /// The reply's JSON Schema.
     pub schema: Schema,
 }
 
@@ -99,7 +99,7 @@ impl OutputFormat {
     ///
     /// # Errors
     ///
-    /// Fails if the text of the reply is not JSON, or does not match the schema.
+    /// Fails if the reply's text is not JSON, or does not match the schema.
     pub fn read(&self, reply: &Reply) -> Result<Value, ParseError> {
         let text = reply.message.to_text();
         let value: Value =

@@ -15,10 +15,10 @@ use super::transport::Transport;
 use ropeway_core::json;
 use ropeway_web::{SseEvent, SseParser, brief, looks_like_sse};
 
-/// Maximum size of one event. An image arrives in a single event.
+/// Maximum event size. An image arrives in a single event.
 const MAX_EVENT: usize = 64 << 20;
 
-/// Maximum size of a response.
+/// Maximum response size, over all its events.
 const MAX_RESPONSE: usize = 512 << 20;
 
 /// Sends a request and decodes its response.
@@ -28,7 +28,7 @@ pub(super) struct ResponseReader<'a> {
 }
 
 impl ResponseReader<'_> {
-    /// Sends a request and reads the response to its end; returns the last bytes of it.
+    /// Sends a request and reads the response to its end; returns its last bytes.
     pub(super) async fn read(
         &mut self,
         request: &HttpRequest,
@@ -98,7 +98,8 @@ impl ResponseReader<'_> {
         Ok(())
     }
 
-    /// Reads until the body is known to be an event stream; returns its start, and the size of the white space before it.
+    /// Reads until the body is known to be an event stream; returns its start, and the number of white space bytes before
+    /// it.
     async fn read_start(&mut self, exchange: &mut LiveExchange) -> Result<(Bytes, usize), ProviderError> {
         let (mut start, mut blank) = (Bytes::new(), 0);
         let mut ended = false;
@@ -107,7 +108,7 @@ impl ResponseReader<'_> {
             match bare.first() {
                 Some(b'{' | b'[') => return Err(self.not_events(exchange, start, true).await),
                 Some(_) if exchange.is_event_stream() || looks_like_sse(bare) => return Ok((start, blank)),
-                // The longest field name of an event is `event:`.
+                // The longest field name in an event is `event:`.
                 Some(_) if ended || bare.len() > 6 => return Err(self.not_events(exchange, start, false).await),
                 None if ended => {
                     return Err(self.transport.error(ProviderErrorKind::Truncated, "the reply is empty"));
@@ -152,7 +153,7 @@ impl ResponseReader<'_> {
         self.transport.error(ProviderErrorKind::Unreadable, message)
     }
 
-    /// Decodes a chunk and emits its events. Returns `true` if it completed an event of the stream.
+    /// Decodes a chunk and emits its events. Returns `true` if it completed an event in the stream.
     async fn decode(
         &mut self,
         chunk: &[u8],
@@ -178,7 +179,7 @@ impl ResponseReader<'_> {
         outcome.map(|()| frames.iter().any(|frame| !frame.data.trim_ascii().is_empty()))
     }
 
-    /// Completes the reply at the end of the stream.
+    /// Completes the reply when the stream ends.
     pub(super) async fn finish(&mut self, decoder: &mut Decoder, tail: &TailBuffer) -> Result<Reply, ProviderError> {
         let mut events = Vec::new();
         let ended = decoder.end(&mut events);

@@ -1,4 +1,4 @@
-//! Settings of a provider: endpoint, credentials, timeouts and retries.
+//! Provider settings: endpoint, credentials, timeouts and retries.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,27 +24,27 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
-/// The endpoint, credentials, timeouts and retries of a provider.
+/// A provider's endpoint, credentials, timeouts and retries.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ProviderSettings {
-    /// The API dialect of the endpoint.
+    /// The endpoint's API dialect.
     pub dialect: Dialect,
-    /// The URL that the paths of the dialect are appended to.
+    /// The URL that the dialect's paths are appended to.
     pub base_url: String,
     /// The API key; `None` for endpoints without authentication.
     pub key: Option<Secret>,
     /// The header whose value is the key; `None` for `Authorization: Bearer <key>`.
     pub key_header: Option<String>,
-    /// Additional headers of every request. They replace default headers of the same name.
+    /// Additional headers for every request. They replace default headers with the same name.
     pub headers: Vec<(String, Secret)>,
     /// Connect, first-byte and idle timeouts.
     pub timeouts: ProviderTimeouts,
     /// How failed requests are retried.
     pub retries: RetryPolicy,
-    /// The proxy; by default that of the environment.
+    /// The proxy; by default the environment's.
     pub proxy: Proxy,
-    /// Differences from other providers of the dialect.
+    /// Differences from other providers with the same dialect.
     pub quirks: Quirks,
 }
 
@@ -54,13 +54,13 @@ pub struct ProviderSettings {
 pub struct ProviderTimeouts {
     /// Maximum time to connect.
     pub connect: Duration,
-    /// Maximum time from the request to the first byte of the reply.
+    /// Maximum time from the request to the reply's first byte.
     pub first_byte: Duration,
-    /// Maximum time between two chunks of the reply. The duration of a whole reply is not limited.
+    /// Maximum time between two reply chunks. A whole reply's duration is not limited.
     pub idle: Duration,
 }
 
-/// How failed requests are retried. A request is not retried once content of its reply was emitted.
+/// How failed requests are retried. A request is not retried once reply content was emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of retries.
@@ -73,11 +73,11 @@ pub struct RetryPolicy {
     pub max_retry_after: Duration,
 }
 
-/// The proxy of a provider's connections.
+/// The proxy for a provider's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Proxy {
-    /// The proxy of the environment (`HTTPS_PROXY` and others); none for this machine.
+    /// The environment's proxy (`HTTPS_PROXY` and others); none for this machine.
     #[default]
     Environment,
     /// No proxy. The environment is ignored.
@@ -86,11 +86,11 @@ pub enum Proxy {
     Url(Secret),
 }
 
-/// Differences between providers of one dialect. `None` derives the value from the base URL and the model.
+/// Differences between providers that share a dialect. `None` derives the value from the base URL and the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirks {
-    /// Anthropic: the value of the `anthropic-version` header.
+    /// Anthropic: the `anthropic-version` header's value.
     pub anthropic_version: Option<String>,
     /// Gemini: the API version in the path, such as `v1beta`.
     pub gemini_version: Option<String>,
@@ -140,7 +140,7 @@ impl Default for RetryPolicy {
 }
 
 impl ProviderSettings {
-    /// Creates settings for the vendor of the dialect, without a key.
+    /// Creates settings for the dialect's vendor, without a key.
     pub fn new(dialect: Dialect) -> Self {
         let (base_url, key_header) = match dialect {
             Dialect::Anthropic => ("https://api.anthropic.com", Some("x-api-key")),
@@ -160,7 +160,7 @@ impl ProviderSettings {
         }
     }
 
-    /// Creates settings for the vendor of the dialect, with the key and base URL of its usual environment variables.
+    /// Creates settings for the dialect's vendor, with the key and base URL from its usual environment variables.
     ///
     /// The key is sent to the base URL. Remove it (`settings.key = None`) before calling
     /// [`with_base_url`](Self::with_base_url) with a URL from an untrusted source, such as a project file.
@@ -226,7 +226,7 @@ impl ProviderSettings {
         ModelEndpoint { dialect: self.dialect, endpoint: self.origin(), model: model.to_owned() }
     }
 
-    /// Returns the scheme, host and port of the base URL, without credentials and path.
+    /// Returns the base URL's scheme, host and port, without credentials and path.
     fn origin(&self) -> String {
         let (scheme, rest) = self.base_url.split_once("://").unwrap_or(("https", &self.base_url));
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -234,7 +234,7 @@ impl ProviderSettings {
         format!("{}://{}", scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
     }
 
-    /// Returns `true` if the base URL is that of OpenAI itself.
+    /// Returns `true` if the base URL is OpenAI's own.
     pub(super) fn is_openai(&self) -> bool {
         let origin = self.origin();
         let host = origin.strip_prefix("https://").unwrap_or_default();
@@ -243,7 +243,7 @@ impl ProviderSettings {
         host == "api.openai.com" || host.ends_with(".api.openai.com")
     }
 
-    /// Returns `true` if the base URL is that of Anthropic itself, not of a compatible server.
+    /// Returns `true` if the base URL is Anthropic's own, not a compatible server's.
     pub(super) fn is_anthropic(&self) -> bool {
         self.origin() == "https://api.anthropic.com"
     }

@@ -17,9 +17,15 @@ use ropeway_core::message::Dialect;
 
 type ReplyFuture = dyn Future<Output = Result<Reply, ProviderError>> + Send;
 
-/// The reply of a model as it arrives. Dropping the stream cancels the request.
+/// A model's reply as it arrives. Dropping the stream cancels the request.
 ///
-/// The stream does its work while it is polled; it spawns no task.
+/// The stream does its work while it is polled; it spawns no task. It owns the driver's future, which sends the request, and
+/// polls it only when no event is ready. The driver leaves its events in a buffer that both share. Its lock is a std mutex: it
+/// is held only to append or take events, never across `.await`, and one task polls both sides, so it is never contended.
+///
+/// A stream is running while it has a driver. The driver's result ends it: a reply becomes the last event, an error is returned
+/// after the events before it are taken, and from then on [`next`](Self::next) returns `None`. Dropping a running stream drops
+/// the driver, which cancels the request, or the wait before the next attempt.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! The last bytes of a response, which may hold an error outside of the events.
+//! A response's last bytes, which may hold an error outside the events.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use ropeway_core::json;
 /// Minimum number of bytes to keep.
 const SIZE: usize = 16 << 10;
 
-/// The last bytes of a response.
+/// A response's last bytes.
 #[derive(Debug, Default)]
 pub(super) struct TailBuffer(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! The transport of a provider: sends requests over HTTP, or answers them from a recording.
+//! A provider's transport: sends requests over HTTP, or answers them from a recording.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(1 << 30);
 #[derive(Clone)]
 pub(super) struct Transport {
     pub(super) settings: Arc<ProviderSettings>,
-    /// Redacts the secrets of the settings in everything that is reported or recorded.
+    /// Redacts the settings' secrets in everything that is reported or recorded.
     pub(super) redactor: Redactor,
     pub(super) recorder: Option<Recorder>,
     backend: Backend,
@@ -63,7 +63,7 @@ impl Transport {
         ProviderError::new(kind, self.dialect(), message)
     }
 
-    /// Sends a request and waits for the head of the response.
+    /// Sends a request and waits for the response's head.
     pub(super) async fn send(&self, request: &HttpRequest) -> Result<LiveExchange, ProviderError> {
         let mut recorder = self.recorder.as_ref().map(|recorder| recorder.begin(request, &self.redactor));
         let limit = self.settings.timeouts.first_byte;
@@ -114,7 +114,7 @@ impl Transport {
         }
     }
 
-    /// Describes a failure before the head of the response.
+    /// Describes a failure before the response's head.
     fn connect_error(&self, error: reqwest::Error) -> ProviderError {
         if error.is_connect() && error.is_timeout() {
             let limit = format_duration(self.settings.timeouts.connect);

@@ -1,4 +1,4 @@
-//! The actions of a scripted server.
+//! A scripted server's actions.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(super) struct TimedAction {
     pub(super) action: Action,
 }
 
-/// An action of the server.
+/// A server action.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     /// Send a message; `to` is the request that it belongs to, if any.

@@ -17,7 +17,7 @@ enum AfterResponse {
     CloseOutput,
 }
 
-/// Returns the actions that answer a request (`to`) with its faults; without an answer, only those of the faults.
+/// Returns the actions that answer a request (`to`) with its faults; without an answer, only the faults' actions.
 pub(super) fn apply_faults(
     faults: &[Fault],
     to: Option<&Value>,
@@ -101,7 +101,7 @@ pub(super) fn apply_faults(
     actions
 }
 
-/// Applies a fault that changes the content of a response.
+/// Applies a fault that changes a response's content.
 fn rewrite(mut answer: Value, fault: &Fault) -> Value {
     match fault {
         Fault::IdlessError { code, message, null_id } => {

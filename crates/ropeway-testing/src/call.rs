@@ -1,4 +1,4 @@
-//! A request of a client, and its outcome.
+//! A client request, and its outcome.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ropeway_mcp::protocol::Era;
 pub(super) const MODERN: &str = "2026-07-28";
 pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// A request of the client.
+/// A client request.
 #[derive(Clone, Debug)]
 pub(super) struct ClientCall {
     pub(super) id: Value,
@@ -36,7 +36,7 @@ impl ClientCall {
     }
 }
 
-/// The outcome of a request.
+/// A request's outcome.
 pub(super) enum CallOutcome {
     /// This result.
     Answer(Value),
@@ -86,7 +86,7 @@ impl From<ScriptedError> for CallOutcome {
     }
 }
 
-/// A request of a tool to the client.
+/// A tool's request to the client.
 #[derive(Clone, Debug)]
 pub(super) struct ClientRequest {
     pub(super) capability: &'static str,

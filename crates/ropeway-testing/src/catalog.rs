@@ -1,4 +1,4 @@
-//! The resources, prompts and completions of a scripted server.
+//! A scripted server's resources, prompts and completions.
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ pub(super) fn prompts() -> Vec<Value> {
     ]
 }
 
-/// Returns the contents of a resource, if it exists.
+/// Returns a resource's contents, if it exists.
 pub(super) fn read(uri: &str) -> Option<Value> {
     let content = match uri {
         "test://hello" => json!({ "uri": uri, "mimeType": "text/plain", "text": "hello" }),
@@ -36,7 +36,7 @@ pub(super) fn read(uri: &str) -> Option<Value> {
     Some(json!({ "contents": [content] }))
 }
 
-/// Returns the messages of a prompt, if it exists.
+/// Returns a prompt's messages, if it exists.
 pub(super) fn prompt(name: &str, arguments: &Map<String, Value>) -> Option<Value> {
     let text = match name {
         "greet" => format!("Please greet {}.", arguments.get("name")?.as_str()?),
@@ -47,7 +47,7 @@ pub(super) fn prompt(name: &str, arguments: &Map<String, Value>) -> Option<Value
     Some(json!({ "description": name, "messages": [message] }))
 }
 
-/// Returns the completions of a partial argument.
+/// Returns completions for a partial argument.
 pub(super) fn complete(params: &Map<String, Value>) -> Value {
     let begun = params.get("argument").and_then(|argument| argument["value"].as_str()).unwrap_or_default();
     let values: Vec<&str> = ["alice", "albert", "bob"].into_iter().filter(|name| name.starts_with(begun)).collect();

@@ -1,4 +1,4 @@
-//! Performs the actions of a session at their time.
+//! Performs a session's actions when they are due.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use super::scripted::Command;
 use super::session::ScriptedSession;
 use ropeway_core::sync::lock;
 
-/// Performs the actions of a session: passes each to `out` when its time has come.
+/// Performs a session's actions: passes each to `out` when its time has come.
 pub(super) struct Driver {
     session: Mutex<ScriptedSession>,
     waiting: Mutex<HashMap<String, Vec<AbortHandle>>>,

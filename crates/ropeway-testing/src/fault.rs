@@ -1,4 +1,4 @@
-//! Faults of a scripted server, and the conditions that trigger them.
+//! Scripted server faults, and the conditions that trigger them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,13 +19,13 @@ pub struct FaultRule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultTrigger {
-    /// The method of the client's message; `connect` is the start of a pipe, `GET` and `DELETE` are HTTP requests.
+    /// The client message's method; `connect` is a pipe's start, `GET` and `DELETE` are HTTP requests.
     pub method: Option<String>,
-    /// The name of the called tool or of the requested prompt, or the URI of the resource.
+    /// The called tool's or requested prompt's name, or the resource's URI.
     pub name: Option<String>,
     /// Which of the matching messages trigger the fault.
     pub times: FaultCount,
-    /// The number of the connection (pipe, process or start of the HTTP server), counted from one.
+    /// The connection's number (pipe, process or HTTP server start), counted from one.
     pub connection: Option<u32>,
 }
 
@@ -35,17 +35,17 @@ impl FaultTrigger {
         Self::default()
     }
 
-    /// Matches messages of a method.
+    /// Matches messages with this method.
     pub fn method(method: impl Into<String>) -> Self {
         Self { method: Some(method.into()), ..Self::default() }
     }
 
-    /// Matches calls of a tool.
+    /// Matches calls to a tool.
     pub fn tool(name: impl Into<String>) -> Self {
         Self { method: Some("tools/call".to_owned()), name: Some(name.into()), ..Self::default() }
     }
 
-    /// Matches the start of a pipe.
+    /// Matches a pipe's start.
     pub fn connect() -> Self {
         Self::method("connect")
     }
@@ -105,7 +105,7 @@ pub enum Fault {
         /// The exit status.
         code: i32,
     },
-    /// The server exits in the middle of its response.
+    /// The server exits partway through its response.
     ExitMidAnswer,
     /// The server exits right after its response.
     ExitAfterAnswer,
@@ -145,14 +145,14 @@ pub enum Fault {
     Error(Value),
     /// The response has this text after its id, byte for byte: `"result":{…}` or `"error":{…}`.
     Body(String),
-    /// A value of the response is replaced or added.
+    /// A value in the response is replaced or added.
     Set {
         /// JSON Pointer into the whole message.
         pointer: String,
         /// The new value.
         value: Value,
     },
-    /// A value of the response is removed.
+    /// A value in the response is removed.
     Remove {
         /// JSON Pointer into the whole message.
         pointer: String,
@@ -166,7 +166,7 @@ pub enum Fault {
         /// Minimum size in bytes.
         bytes: usize,
     },
-    /// A notification of this size is sent before the response.
+    /// A notification with this size is sent before the response.
     GiantUnasked {
         /// Minimum size in bytes.
         bytes: usize,
@@ -175,7 +175,7 @@ pub enum Fault {
     Storm {
         /// Its method.
         method: String,
-        /// Number of notifications.
+        /// Notification count.
         count: usize,
     },
     /// Progress is sent out of order, for unknown tokens and with the wrong type, before the response.
@@ -184,12 +184,12 @@ pub enum Fault {
     Noise(StdoutNoise),
     /// The server writes this much to stderr before it responds (stdio only).
     Stderr {
-        /// Number of bytes.
+        /// Byte count.
         bytes: usize,
     },
     /// The server writes this line to stderr before it responds (stdio only).
     StderrLine(String),
-    /// A fault of the HTTP response (HTTP only).
+    /// An HTTP response fault (HTTP only).
     Http(HttpFault),
 }
 
@@ -203,7 +203,7 @@ pub enum StdoutNoise {
     Blank,
     /// A line that is not UTF-8.
     InvalidUtf8,
-    /// A line of truncated JSON.
+    /// A line with truncated JSON.
     CutJson,
     /// These bytes, without a line end.
     Bytes(Vec<u8>),
@@ -221,7 +221,7 @@ impl StdoutNoise {
     }
 }
 
-/// A fault of an HTTP response.
+/// An HTTP response fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpFault {
@@ -238,11 +238,11 @@ pub enum HttpFault {
     ContentType(String),
     /// The response is truncated.
     Truncate,
-    /// The connection is reset before the head of the response.
+    /// The connection is reset before the response head.
     Reset,
-    /// The connection is reset after the head of the response.
+    /// The connection is reset after the response head.
     ResetAfterHead,
-    /// The head of the response is sent byte by byte.
+    /// The response head is sent byte by byte.
     SlowHead {
         /// The delay after each byte.
         ms: u64,
@@ -255,7 +255,7 @@ pub enum HttpFault {
     CutStream {
         /// Number of messages before the end, not counting the empty first event.
         after: usize,
-        /// The `retry:` of the first event.
+        /// The first event's `retry:`.
         retry_ms: u64,
         /// Whether the rest can be fetched.
         resumable: bool,
@@ -278,12 +278,12 @@ impl Fault {
         Self::Late { ms }
     }
 
-    /// A value of the response is replaced or added: `Fault::set("/result/nextCursor", 7)`.
+    /// A value in the response is replaced or added: `Fault::set("/result/nextCursor", 7)`.
     pub fn set(pointer: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::Set { pointer: pointer.into(), value: value.into() }
     }
 
-    /// A value of the response is removed.
+    /// A value in the response is removed.
     pub fn remove(pointer: impl Into<String>) -> Self {
         Self::Remove { pointer: pointer.into() }
     }
@@ -323,7 +323,7 @@ impl Fault {
         Self::Before(vec![json!({ "jsonrpc": "2.0", "id": 987_654_321, "result": {} })])
     }
 
-    /// The HTTP response has this status, and a body of plain text or HTML.
+    /// The HTTP response has this status, and a plain text or HTML body.
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         let headers = vec![("Content-Type".to_owned(), "text/html; charset=utf-8".to_owned())];
         HttpFault::Status { status, headers, body: body.into() }.into()

@@ -1,4 +1,4 @@
-//! Consistency of the headers and the body of a modern request.
+//! Consistency between a modern request's headers and its body.
 
 use serde_json::Value;
 

@@ -23,13 +23,13 @@ pub struct RecordedHttpRequest {
 }
 
 impl RecordedHttpRequest {
-    /// Returns the value of a header, by its lower-case name.
+    /// Returns a header's value, by its lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// The faults of one response.
+/// One response's faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponseFaults {
     pub(super) slow_head_ms: u64,
@@ -66,7 +66,7 @@ impl ResponseFaults {
     }
 }
 
-/// A connection of a client.
+/// A client connection.
 pub(super) struct HttpConnection {
     stream: BufReader<TcpStream>,
     pub(super) writing: WriteStyle,
@@ -175,7 +175,7 @@ impl HttpConnection {
         Ok(ConnectionReuse::KeepAlive)
     }
 
-    /// Writes the head of a response.
+    /// Writes a response head.
     pub(super) async fn head(&mut self, status: u16, headers: &[(String, String)]) -> io::Result<ConnectionReuse> {
         let mut head = format!("HTTP/1.1 {status} {}\r\n", reason(status));
         for (name, value) in headers {

@@ -46,7 +46,7 @@ pub fn in_process(script: Script) -> Transport {
     ScriptedServer::new(script).in_process()
 }
 
-/// Creates a server that runs as a child process; `binary` is the path of `scripted-server`.
+/// Creates a server that runs as a child process; `binary` is the path to `scripted-server`.
 pub fn stdio(script: &Script, binary: impl AsRef<Path>) -> StdioServer {
     let script = serde_json::to_string(script).unwrap_or_default();
     StdioServer::new(binary.as_ref().to_string_lossy(), [script])

@@ -1,4 +1,4 @@
-//! The methods of a scripted server.
+//! A scripted server's methods.
 
 use serde_json::{Value, json};
 

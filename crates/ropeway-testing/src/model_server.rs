@@ -19,7 +19,7 @@ pub struct ModelServer {
     accepting: AbortHandle,
 }
 
-/// A response of a [`ModelServer`].
+/// A [`ModelServer`] response.
 #[derive(Clone, Debug)]
 pub struct ModelAnswer {
     status: u16,
@@ -46,7 +46,7 @@ struct Shared {
     answers: Mutex<VecDeque<ModelAnswer>>,
     requests: watch::Sender<Vec<RecordedHttpRequest>>,
     connections: watch::Sender<ConnectionCounts>,
-    /// One permit per call of `go_on`.
+    /// One permit per call to `go_on`.
     go_on: Semaphore,
     tasks: Mutex<Vec<AbortHandle>>,
 }
@@ -58,7 +58,7 @@ impl ModelAnswer {
         Self { status, headers, steps: Vec::new(), is_silent: false }.then(body)
     }
 
-    /// Creates a stream of events, given as they are sent.
+    /// Creates an event stream, given as it is sent.
     pub fn events(events: impl Into<Vec<u8>>) -> Self {
         Self::new(200, "text/event-stream", events)
     }
@@ -98,7 +98,7 @@ impl ModelAnswer {
         self
     }
 
-    /// Closes the connection before the end of the body.
+    /// Closes the connection before the body ends.
     #[must_use]
     pub fn cut_off(mut self) -> Self {
         self.steps.push(Step::CutOff);

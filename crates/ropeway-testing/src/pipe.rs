@@ -25,7 +25,7 @@ pub(super) enum PipeEnd {
     Exit(i32),
 }
 
-/// Operations of the process that the pipe belongs to.
+/// Operations on the process that the pipe belongs to.
 pub(super) struct ProcessHooks {
     pub(super) close_output: fn(),
     pub(super) stderr: fn(usize),
@@ -150,7 +150,7 @@ async fn write_all(
     }
 }
 
-/// Appends the output of an action. Returns actions that do more than write.
+/// Appends an action's output. Returns actions that do more than write.
 fn append_output(action: Action, writing: &WriteStyle, bytes: &mut Vec<u8>) -> Option<Action> {
     match action {
         Action::Send { text, .. } => {
@@ -169,7 +169,7 @@ fn append_output(action: Action, writing: &WriteStyle, bytes: &mut Vec<u8>) -> O
     }
 }
 
-/// Writes bytes in the style of the script.
+/// Writes bytes in the script's style.
 pub(super) async fn write_styled(
     write: &mut (impl AsyncWrite + Unpin),
     bytes: &[u8],

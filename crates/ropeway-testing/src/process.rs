@@ -10,7 +10,7 @@ use super::pipe::{self, PipeEnd, ProcessHooks};
 use super::script::{Grandchild, Script};
 use super::scripted::ScriptedServer;
 
-/// Serves on standard input and output. Returns the exit status of the process.
+/// Serves on standard input and output. Returns the process's exit status.
 pub async fn serve_stdio(script: Script) -> i32 {
     let process = script.process.clone();
     let _deaf = if process.ignore_sigterm { ignore_signals() } else { Vec::new() };

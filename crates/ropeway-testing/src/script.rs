@@ -1,4 +1,4 @@
-//! The script of a server, as plain data.
+//! A server's script, as plain data.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::fault::{Fault, FaultRule, FaultTrigger};
 
-/// The behaviour of a scripted server. The default follows the specification in both eras.
-// Hidden fields: details of the protocol and of processes, for the tests of this crate.
+/// A scripted server's behaviour. The default follows the specification in both eras.
+// Hidden fields: protocol and process details, for this crate's tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
@@ -20,17 +20,17 @@ pub struct Script {
     pub eras: SupportedEras,
     /// The supported legacy versions, newest first.
     pub legacy_versions: Vec<String>,
-    /// Whether the first message on a pipe determines its era, and messages of the other era are refused.
+    /// Whether the first message on a pipe determines its era, and messages from the other era are refused.
     pub first_message_settles_era: bool,
     /// The response to unknown methods.
     pub unknown_methods: UnknownMethods,
-    /// The `ttlMs` of lists in the modern era.
+    /// The `ttlMs` in the modern era's lists.
     pub ttl_ms: u64,
     /// Whether the server has the built-in tools (`add`, `echo`, `sleep`, …).
     pub builtin_tools: bool,
     /// Additional tools.
     pub extra_tools: Vec<ExtraTool>,
-    /// Items per page of a list; all items if absent.
+    /// Items per list page; all items if absent.
     pub page_size: Option<usize>,
     /// How lists end.
     pub paging: PagingStyle,
@@ -38,13 +38,13 @@ pub struct Script {
     pub faults: Vec<FaultRule>,
     /// How bytes are written.
     pub writing: WriteStyle,
-    /// The behaviour of the stdio process.
+    /// The stdio process's behaviour.
     pub process: ProcessScript,
-    /// The behaviour of the HTTP server.
+    /// The HTTP server's behaviour.
     pub http: HttpScript,
-    /// A file in which a stdio server keeps the number of its starts and of triggered faults across restarts.
+    /// A file in which a stdio server counts its starts and triggered faults across restarts.
     pub state_file: Option<PathBuf>,
-    /// A file to which all messages of clients are appended, one per line.
+    /// A file to which all client messages are appended, one per line.
     pub record_file: Option<PathBuf>,
 }
 
@@ -98,7 +98,7 @@ impl Script {
     }
 }
 
-/// The supported eras of a server.
+/// A server's supported eras.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SupportedEras {
@@ -111,7 +111,7 @@ pub enum SupportedEras {
     Modern,
 }
 
-/// The response of a server to unknown methods.
+/// A server's response to unknown methods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownMethods {
@@ -131,7 +131,7 @@ pub enum UnknownMethods {
 pub struct ExtraTool {
     /// The definition in the tool list.
     pub definition: Value,
-    /// The raw results of the first call, the second, and so on; the last one repeats.
+    /// The first call's raw result, the second's, and so on; the last one repeats.
     pub results: Vec<Value>,
 }
 
@@ -161,7 +161,7 @@ pub enum PagingStyle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WriteStyle {
-    /// Number of bytes per write.
+    /// Bytes per write.
     pub split: Option<usize>,
     /// Delay after each of those writes.
     pub pause_ms: u64,
@@ -173,7 +173,7 @@ pub struct WriteStyle {
     pub bom: bool,
 }
 
-/// The behaviour of a stdio process.
+/// A stdio process's behaviour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessScript {
@@ -204,11 +204,11 @@ impl Default for ProcessScript {
     }
 }
 
-/// The resources of the server that a child process keeps open.
+/// The server's resources that a child process keeps open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grandchild {
-    /// The pipes of the server, after the server has exited.
+    /// The server's pipes, after the server has exited.
     HoldingPipes,
     /// Nothing.
     Detached,
@@ -216,27 +216,27 @@ pub enum Grandchild {
     OwnSession,
 }
 
-/// The behaviour of an HTTP server.
+/// An HTTP server's behaviour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpScript {
     /// The offered transports.
     pub offers: OfferedTransports,
-    /// The format of responses.
+    /// The response format.
     pub answers: ResponseFormat,
     /// Whether `Mcp-Session-Id` is assigned in the legacy era.
     pub sessions: bool,
-    /// Whether the GET stream of the legacy era is offered.
+    /// Whether the legacy era's GET stream is offered.
     pub get_stream: bool,
     /// The response to unknown sessions.
     pub unknown_session: UnknownSession,
     /// Whether every event has an id, and each stream starts with an empty event that has one.
     pub event_ids: bool,
-    /// Interval of comments on open streams.
+    /// Comment interval on open streams.
     pub comment_every_ms: Option<u64>,
     /// Whether JSON responses are sent in chunks instead of with a length.
     pub chunked: bool,
-    /// The data of the `endpoint` event, with `{id}` for the session; `/message?sessionId={id}` if absent.
+    /// The `endpoint` event's data, with `{id}` for the session; `/message?sessionId={id}` if absent.
     pub endpoint: Option<String>,
 }
 
@@ -269,7 +269,7 @@ pub enum OfferedTransports {
     LegacySse,
 }
 
-/// The format of responses over Streamable HTTP.
+/// The response format over Streamable HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
@@ -290,6 +290,6 @@ pub enum UnknownSession {
     NotFound,
     /// 400 with an error without an id, as from servers on the TypeScript SDK.
     BadRequest,
-    /// 400 with the message of servers on the TypeScript SDK that hold one session at a time.
+    /// 400 with the message that servers on the TypeScript SDK send if they hold one session at a time.
     NotInitialized,
 }

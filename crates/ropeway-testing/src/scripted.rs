@@ -1,4 +1,4 @@
-//! The handle of a scripted server.
+//! Scripted server handle.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::script::Script;
 use super::task::Task;
 use ropeway_core::sync::lock;
 
-/// A handle to a scripted server, shared by all of its connections. Cheap to clone.
+/// A handle to a scripted server, shared by all its connections. Cheap to clone.
 #[derive(Clone)]
 pub struct ScriptedServer(Arc<Shared>);
 
@@ -38,18 +38,18 @@ struct State {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct PersistentState {
     connections: u32,
-    /// How often each rule has matched, in the order of the rules.
+    /// How often each rule has matched, in rule order.
     hits: Vec<u32>,
 }
 
-/// A command of the test to a connection.
+/// A command from the test to a connection.
 #[derive(Clone, Debug)]
 pub(super) enum Command {
     /// Send a message unchanged.
     Send(Value),
-    /// Report a change of `tools`, `prompts` or `resources`.
+    /// Report that `tools`, `prompts` or `resources` changed.
     ListChanged(String),
-    /// Report a change of a resource.
+    /// Report that a resource changed.
     ResourceUpdated(String),
     /// End every `subscriptions/listen`.
     EndListening,
@@ -98,17 +98,17 @@ impl ScriptedServer {
         }
     }
 
-    /// Returns all messages of clients, in order.
+    /// Returns all client messages, in order.
     pub fn received(&self) -> Vec<Value> {
         self.state().received.clone()
     }
 
-    /// Returns all messages of a method, in order.
+    /// Returns all messages with this method, in order.
     pub fn received_of(&self, method: &str) -> Vec<Value> {
         self.state().received.iter().filter(|message| message["method"] == method).cloned().collect()
     }
 
-    /// Waits for the n-th message of a method, counted from one.
+    /// Waits for the n-th message with this method, counted from one.
     pub async fn wait_for(&self, method: &str, n: usize) -> Value {
         loop {
             let heard = self.0.message_received.notified();
@@ -119,7 +119,7 @@ impl ScriptedServer {
         }
     }
 
-    /// Returns the ids of cancelled requests, by a notification or a closed connection.
+    /// Returns the ids of requests that were cancelled, by a notification or a closed connection.
     pub fn cancelled(&self) -> Vec<Value> {
         self.state().cancelled.clone()
     }
@@ -139,7 +139,7 @@ impl ScriptedServer {
         self.command(&Command::ListChanged(list.to_owned()));
     }
 
-    /// Notifies the subscribers of a resource, as their era requires, that it has changed.
+    /// Notifies a resource's subscribers, as their era requires, that it has changed.
     pub fn touched(&self, uri: &str) {
         self.command(&Command::ResourceUpdated(uri.to_owned()));
     }
@@ -178,7 +178,7 @@ impl ScriptedServer {
         self.state().cancelled.push(id);
     }
 
-    /// Returns the faults of a message and counts them.
+    /// Returns a message's faults and counts them.
     pub(super) fn faults(&self, method: &str, name: Option<&str>) -> Vec<Fault> {
         let mut state = self.state();
         let State { script, persistent, .. } = &mut *state;
@@ -200,14 +200,14 @@ impl ScriptedServer {
         faults
     }
 
-    /// Returns the faults that a message of the client triggers.
+    /// Returns the faults that a client message triggers.
     pub(super) fn faults_of(&self, message: &Value) -> Vec<Fault> {
         let params = &message["params"];
         let name = params["name"].as_str().or_else(|| params["uri"].as_str());
         message["method"].as_str().map(|method| self.faults(method, name)).unwrap_or_default()
     }
 
-    /// Returns the raw result of a scripted tool for this call.
+    /// Returns a scripted tool's raw result for this call.
     pub(super) fn extra_result(&self, name: &str) -> Option<Value> {
         let mut state = self.state();
         let tool = state.script.extra_tools.iter().find(|tool| tool.definition["name"] == name)?.clone();

@@ -1,4 +1,4 @@
-//! The session of one client: turns messages into actions.
+//! One client's session: turns messages into actions.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -32,13 +32,13 @@ pub(super) struct Subscription {
     pub(super) wanted: Value,
 }
 
-/// The result of `initialize`.
+/// What `initialize` negotiated.
 pub(super) struct Negotiated {
     pub(super) version: String,
     pub(super) capabilities: Value,
 }
 
-/// The session of one client.
+/// One client's session.
 pub(super) struct ScriptedSession {
     pub(super) scripted: ScriptedServer,
     /// Whether legacy requests require an `initialize` first.
@@ -52,7 +52,7 @@ pub(super) struct ScriptedSession {
 }
 
 impl ScriptedSession {
-    /// Creates a session of several messages.
+    /// Creates a session for several messages.
     pub(super) fn new(scripted: ScriptedServer) -> Self {
         Self {
             scripted,
@@ -66,18 +66,18 @@ impl ScriptedSession {
         }
     }
 
-    /// Creates a session of one message.
+    /// Creates a session for one message.
     pub(super) fn stateless(scripted: ScriptedServer) -> Self {
         Self { is_stateful: false, ..Self::new(scripted) }
     }
 
-    /// Returns the actions of a new connection.
+    /// Returns a new connection's actions.
     pub(super) fn open(&mut self) -> Vec<TimedAction> {
         let faults = self.scripted.faults("connect", None);
         apply_faults(&faults, None, None, None)
     }
 
-    /// Returns the actions for a message of the client.
+    /// Returns the actions for a client message.
     pub(super) fn receive(&mut self, message: Value, faults: Vec<Fault>) -> Vec<TimedAction> {
         if !message.is_object() {
             let code = if message.is_array() { -32600 } else { -32700 };
@@ -107,7 +107,7 @@ impl ScriptedSession {
         self.deliver(call, outcome)
     }
 
-    /// Returns the actions for a command of the test.
+    /// Returns the actions for a test command.
     pub(super) fn command(&mut self, command: Command) -> Vec<TimedAction> {
         match command {
             Command::Send(message) => vec![send(&message, None, false)],
@@ -156,7 +156,7 @@ impl ScriptedSession {
         actions
     }
 
-    /// Determines the era and the version of a request, and checks that they are supported.
+    /// Determines a request's era and version, and checks that they are supported.
     fn negotiate(&mut self, call: &mut ClientCall) -> Result<(), ScriptedError> {
         let script = self.scripted.script();
         let version = call.meta(VERSION).and_then(Value::as_str).map(str::to_owned);
@@ -193,7 +193,7 @@ impl ScriptedSession {
                 call.capabilities = negotiated.capabilities.clone();
                 Ok(())
             }
-            // The probe of a modern client is an unknown method here.
+            // A modern client's probe is an unknown method here.
             None if !self.is_stateful || ["initialize", "ping", "server/discover"].contains(&call.method.as_str()) => {
                 Ok(())
             }
@@ -201,7 +201,7 @@ impl ScriptedSession {
         }
     }
 
-    /// Turns the outcome of a request into actions.
+    /// Turns a request's outcome into actions.
     fn deliver(&mut self, call: ClientCall, outcome: CallOutcome) -> Vec<TimedAction> {
         match outcome {
             CallOutcome::Answer(result) => respond(&call, self.build_response(&call, result)),
@@ -277,7 +277,7 @@ impl ScriptedSession {
         if call.era == Era::Legacy {
             return self.send_client_request(PendingRequest { call, request, answers: Vec::new() });
         }
-        // The retry contains the number of rounds so far in its state.
+        // The retry's state contains how many rounds there were so far.
         let state = call.text("requestState");
         let round = if state.is_empty() { 0 } else { state.trim_start_matches("round-").parse().unwrap_or(u64::MAX) };
         let answer = call.params.get("inputResponses").and_then(|responses| responses.get("answer"));

@@ -15,11 +15,11 @@ pub(super) struct Task {
     pub(super) result: Value,
 }
 
-/// The state of a task, apart from its duration.
+/// A task's state, apart from its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TaskState {
     Running,
-    /// Waiting for a response of the client.
+    /// Waiting for the client's response.
     Asking,
     Failing,
     Cancelled,
@@ -45,7 +45,7 @@ impl Task {
         }
     }
 
-    /// Returns the task in the format of the 2026-07-28 extension.
+    /// Returns the task in the 2026-07-28 extension's format.
     pub(super) fn modern(&self) -> Value {
         json!({
             "taskId": self.id, "status": self.status(), "createdAt": WHEN, "lastUpdatedAt": WHEN,
@@ -53,7 +53,7 @@ impl Task {
         })
     }
 
-    /// Returns the result of `tasks/get` in the extension: the task with the fields of its status.
+    /// Returns the extension's `tasks/get` result: the task with its status fields.
     pub(super) fn modern_detailed(&self) -> Value {
         let mut task = self.modern();
         match self.status() {
@@ -71,7 +71,7 @@ impl Task {
         task
     }
 
-    /// Returns the task in the format of 2025-11-25.
+    /// Returns the task in the 2025-11-25 format.
     pub(super) fn legacy(&self) -> Value {
         json!({
             "taskId": self.id, "status": self.status(), "createdAt": WHEN, "lastUpdatedAt": WHEN,

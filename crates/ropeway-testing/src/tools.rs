@@ -1,4 +1,4 @@
-//! The built-in tools of every scripted server.
+//! The tools that every scripted server has.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ pub(super) fn call(scripted: &ScriptedServer, call: &ClientCall) -> CallOutcome 
         }
         "grow" => {
             let name = text_of("name").unwrap_or("grown").to_owned();
-            // A definition may replace one of the same name.
+            // A definition may replace one with the same name.
             let definition = arguments.get("definition").cloned();
             let definition = definition.unwrap_or_else(|| json!({ "name": name, "inputSchema": { "type": "object" } }));
             scripted.set(|script| {

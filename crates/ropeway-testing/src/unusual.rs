@@ -30,7 +30,7 @@ pub fn tools() -> Vec<ExtraTool> {
     .collect()
 }
 
-/// Entries of a tool list that are not valid tools.
+/// Tool list entries that are not valid tools.
 pub fn not_tools() -> Vec<ExtraTool> {
     [
         json!({ "description": "it has no name", "inputSchema": {} }),
@@ -60,7 +60,7 @@ pub fn blocks() -> Vec<Value> {
     ]
 }
 
-/// Faults that make the result of `initialize` unusual, each in one way.
+/// Faults that make the `initialize` result unusual, each in one way.
 pub fn initializes() -> Vec<FaultRule> {
     [
         Fault::remove("/result/serverInfo/version"),
@@ -76,7 +76,7 @@ pub fn initializes() -> Vec<FaultRule> {
     .collect()
 }
 
-/// Faults that make the result of `tools/list` unusual, each in one way.
+/// Faults that make the `tools/list` result unusual, each in one way.
 pub fn lists() -> Vec<FaultRule> {
     [
         Fault::set("/result/nextCursor", json!(null)),

@@ -1,10 +1,10 @@
-//! Summaries of response bodies, for error messages.
+//! Response body summaries, for error messages.
 
 use std::borrow::Cow;
 
 use ropeway_core::secret::Redactor;
 
-/// Number of bytes of a body that are inspected.
+/// Number of body bytes to inspect.
 const MAX_SCANNED: usize = 16 << 10;
 
 /// Returns the beginning of a body in one line, without HTML tags.
@@ -22,7 +22,7 @@ pub fn brief(body: &[u8], redactor: &Redactor) -> String {
     words.join(" ").chars().take(200).collect()
 }
 
-/// Removes the tags of an HTML page. Returns other text unchanged.
+/// Removes an HTML page's tags. Returns other text unchanged.
 pub fn readable(text: &str) -> Cow<'_, str> {
     if !text.trim_start().starts_with('<') {
         return Cow::Borrowed(text);

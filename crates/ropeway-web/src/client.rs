@@ -1,15 +1,15 @@
-//! The configuration of the HTTP client.
+//! The HTTP client's configuration.
 
 use std::sync::Once;
 use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder, StatusCode, Url, redirect};
 
-/// Idle time of pooled connections. Node.js closes idle connections after five seconds
+/// Idle time for pooled connections. Node.js closes idle connections after five seconds
 /// (<https://nodejs.org/api/http.html#serverkeepalivetimeout>), so the client has to close them earlier.
 const IDLE_CONNECTION: Duration = Duration::from_secs(4);
 
-/// Default timeout of the TCP and TLS handshake.
+/// Default timeout for the TCP and TLS handshake.
 const CONNECT: Duration = Duration::from_secs(15);
 
 /// Returns a client builder for requests to a URL.

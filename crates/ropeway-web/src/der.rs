@@ -1,7 +1,6 @@
-//! The encoding of certificates and keys: DER
-//! ([ITU-T X.690](https://www.itu.int/rec/T-REC-X.690-202102-I/en)).
+//! DER, the encoding for certificates and keys ([ITU-T X.690](https://www.itu.int/rec/T-REC-X.690-202102-I/en)).
 
-/// One element of a DER text.
+/// One DER element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DerElement<'a> {
     /// Tag in one byte, with its class and form.
@@ -19,7 +18,7 @@ impl<'a> DerElement<'a> {
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
-            // The length of an element up to 4 GiB.
+            // The long form: one to four length bytes, for elements up to 4 GiB.
             0x81..=0x84 => {
                 let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 (digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)), rest)

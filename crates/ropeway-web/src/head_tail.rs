@@ -1,6 +1,6 @@
 //! The first and last bytes of data that is too large to keep.
 
-/// Number of bytes that are kept at each end.
+/// Number of bytes to keep at each end.
 const MAX_PART: usize = 4 << 10;
 
 /// The first and last bytes of data that is too large to keep.
@@ -11,7 +11,7 @@ pub struct HeadTail {
 }
 
 impl HeadTail {
-    /// Appends the next part of the data.
+    /// Appends the next part.
     pub fn push(&mut self, part: &[u8]) {
         let room = MAX_PART.saturating_sub(self.head.len()).min(part.len());
         self.head.extend_from_slice(&part[..room]);
@@ -19,12 +19,12 @@ impl HeadTail {
         self.tail.drain(..self.tail.len().saturating_sub(MAX_PART));
     }
 
-    /// Returns the first bytes of the data.
+    /// Returns the first bytes.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Returns the last bytes of the data.
+    /// Returns the last bytes.
     pub fn tail(&self) -> &[u8] {
         &self.tail
     }

@@ -1,4 +1,4 @@
-//! HTTP building blocks: the client, server-sent events, error bodies, TLS errors and the encoding of certificates.
+//! HTTP building blocks: the client, server-sent events, error bodies, TLS errors and certificate encoding.
 
 mod body;
 mod client;

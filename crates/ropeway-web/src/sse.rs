@@ -18,7 +18,7 @@ pub struct SseEvent {
     pub id: Option<String>,
     /// The delay before the stream is resumed.
     pub retry: Option<Duration>,
-    /// Beginning and end of the data of an event over the size limit. `data` is empty then.
+    /// The first and last bytes of an event's data, if it exceeds the size limit. `data` is empty then.
     pub truncated: Option<HeadTail>,
 }
 
@@ -44,7 +44,7 @@ struct Skipping {
     line_is_empty: bool,
 }
 
-/// The data of an event. A single line is not copied.
+/// An event's data. A single line is not copied.
 #[derive(Debug)]
 enum Data {
     One(Bytes),
@@ -61,7 +61,7 @@ impl Data {
 }
 
 impl SseParser {
-    /// Creates a parser for events of up to `limit` bytes.
+    /// Creates a parser for events up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -144,7 +144,7 @@ impl SseParser {
             let mut event = std::mem::take(&mut self.event);
             match self.data.take() {
                 Some(data) => event.data = data.into_bytes(),
-                // An event with only an id or a delay is returned as well, because the reader needs them.
+                // An event with only an id or a delay is also returned, because the reader needs them.
                 None if event == SseEvent::default() => return None,
                 None => {}
             }

@@ -1,4 +1,4 @@
-//! Kinds of TLS failures.
+//! Classifies TLS failures.
 
 /// Why a TLS handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl std::fmt::Display for TlsError {
     }
 }
 
-/// Finds the TLS error inside of nested I/O errors, which `source` does not return.
+/// Finds the TLS error inside nested I/O errors, which `source` does not return.
 pub(super) fn find_tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     let wrapped = || error.downcast_ref::<std::io::Error>()?.get_ref();
     error.downcast_ref().or_else(|| find_tls_error(wrapped()?))

@@ -1,4 +1,4 @@
-//! The error of an HTTP connection.
+//! HTTP connection errors.
 
 use super::TlsError;
 use super::tls::{classify_tls_error, find_tls_error};
@@ -12,7 +12,7 @@ pub enum TransportError {
     Tls {
         /// What is wrong with the certificate or the handshake.
         trouble: TlsError,
-        /// The error of the TLS library.
+        /// The TLS library's error.
         source: BoxError,
     },
     /// Any other error.
@@ -33,7 +33,7 @@ impl TransportError {
                 source: redactor.redact(&error.to_string()).into(),
             };
         }
-        // The error code of the system is kept, so that callers can distinguish a closed port from a missing route.
+        // The system's error code is kept, so that callers can distinguish a closed port from a missing route.
         match last.downcast_ref().and_then(std::io::Error::raw_os_error) {
             Some(number) => Self::Other(Box::new(std::io::Error::from_raw_os_error(number))),
             None => Self::Other(redactor.redact(&last.to_string()).into()),

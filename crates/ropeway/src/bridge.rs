@@ -1,6 +1,6 @@
 //! Connections to many MCP servers.
 //!
-//! A [`Bridge`] starts the servers of a [`Config`](crate::config::Config) concurrently, keeps them connected and combines their
+//! A [`Bridge`] starts the servers in a [`Config`](crate::config::Config) concurrently, keeps them connected and combines their
 //! tools into one [`Registry`](crate::registry::Registry). A server that fails does not affect the others. [`Bridge::builder`]
 //! adds handlers, filters, transformers and a lock. [`discover_and_register`] and [`connect_and_discover`] are for hosts that
 //! keep tools in their own registry.

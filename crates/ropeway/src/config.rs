@@ -1,9 +1,8 @@
 //! Server settings, and the configuration files they are read from.
 //!
 //! [`ServerConfig`] describes one server: its [`Transport`] ([`StdioServer`] or [`HttpServer`]), timeouts and limits. [`Config`]
-//! lists servers as [`ServerEntry`]s, which add names, filters and policies. All of them are plain records that a program can build
-//! by hand. [`Config::load`] reads them from a `ropeway.yaml`, from a manifest, or from the file of
-//! another MCP client.
+//! lists servers as [`ServerEntry`]s, which add names, filters and policies. All are plain records that a program can build
+//! by hand. [`Config::load`] reads them from a `ropeway.yaml`, from a manifest, or from another MCP client's file.
 //!
 //! # Examples
 //!

@@ -1,5 +1,5 @@
-//! The outcome of a tool call.
+//! A tool call's outcome.
 //!
-//! Every call returns one [`Envelope`], which contains the data of the result or the error.
+//! Every call returns one [`Envelope`], which contains the result's data or the error.
 
 pub use ropeway_core::envelope::{Envelope, EnvelopeData, EnvelopeMeta, ResultError};

@@ -3,10 +3,9 @@
 /// Defines [`Error`] and its conversions: `#[features] /// docs  Variant: Type,`.
 macro_rules! errors {
     ($($(#[doc = $doc:literal])+ $(#[cfg($feature:meta)])? $variant:ident: $error:ty,)+) => {
-        /// Any error of this crate, for functions that use several parts of it.
+        /// Any error from this crate, for functions that use several of its parts.
         ///
-        /// Every error type of the public API converts into it with `?`. The message and the chain of causes are those of the
-        /// original error.
+        /// Every public error type converts into it with `?`. Its message and causes are the original error's.
         #[derive(Debug, thiserror::Error)]
         #[non_exhaustive]
         pub enum Error {

@@ -1,4 +1,4 @@
-//! Events of connections, calls and the bridge.
+//! Connection, call and bridge events.
 //!
 //! [`Event`] lists them. [`Mcp::events`](crate::mcp::Mcp::events) and [`Bridge::events`](crate::bridge::Bridge::events) return an
 //! [`EventStream`]; several connections share a channel, [`Events`].

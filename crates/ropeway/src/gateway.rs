@@ -1,14 +1,14 @@
-//! Serves all servers of a configuration as one MCP server.
+//! Serves all servers in a configuration as one MCP server.
 //!
 //! [`Gateway::builder`] takes a [`Config`](crate::config::Config). [`Gateway::serve_http`], [`serve_stdio`](Gateway::serve_stdio)
 //! and [`serve_lines`](Gateway::serve_lines) serve clients over HTTP, a pair of streams, and a Unix socket. Clients and servers
-//! of both protocol eras work together. Results are forwarded byte for byte. [`GatewaySettings`](crate::config::GatewaySettings),
-//! the `gateway` section of a configuration file, sets authentication, limits, profiles and logs; [`GatewayBuilder`] sets
-//! program-specific options.
+//! work together across both protocol eras. Results are forwarded byte for byte.
+//! [`GatewaySettings`](crate::config::GatewaySettings), a configuration file's `gateway` section, sets authentication, limits,
+//! profiles and logs; [`GatewayBuilder`] sets program-specific options.
 //!
 //! # Examples
 //!
-//! A gateway whose sessions survive a restart, which uses the sign-ins of `ropeway login`, and which ends with Ctrl-C:
+//! A gateway whose sessions survive a restart, which uses the sign-ins from `ropeway login`, and which ends with Ctrl-C:
 //!
 //! ```no_run
 //! use std::net::TcpListener;

@@ -1,6 +1,6 @@
 //! Ropeway connects the tools of [MCP] servers to Rust programs and to models.
 //!
-//! [`Bridge`] starts the servers of a configuration file, keeps them connected, and calls their tools:
+//! [`Bridge`] starts the servers in a configuration file, keeps them connected, and calls their tools:
 //!
 //! ```no_run
 //! use serde_json::json;
@@ -35,10 +35,10 @@
 //! | to | use |
 //! |---|---|
 //! | connect to one server | [`Mcp`] |
-//! | connect to the servers of a configuration file | [`Config`], [`Bridge`] |
+//! | connect to the servers in a configuration file | [`Config`], [`Bridge`] |
 //! | sign in to a server with OAuth | [`oauth`], [`Handlers::on_sign_in`](mcp::Handlers::on_sign_in) |
-//! | combine tools of several servers and of the program | [`Registry`], [`LocalTool`] |
-//! | read the outcome of a call | [`Envelope`] |
+//! | combine tools from several servers and the program | [`Registry`], [`LocalTool`] |
+//! | read a call's outcome | [`Envelope`] |
 //! | send a request to a model | [`Provider`], [`ChatRequest`](provider::ChatRequest) |
 //! | run a model with tools | [`Agent`], or [`agent::stream`] for a custom loop |
 //! | serve all servers to other MCP clients | `gateway::Gateway` |
@@ -52,10 +52,10 @@
 //! - `mcp`: one connection ([`Mcp`]), and OAuth ([`oauth`]).
 //! - `bridge`: configuration files, many connections and registries.
 //! - `providers`: models without MCP.
-//! - `gateway`: all servers of a configuration behind one MCP endpoint (`gateway::Gateway`).
+//! - `gateway`: all servers in a configuration behind one MCP endpoint (`gateway::Gateway`).
 //! - `testing`: scripted servers and models for tests.
-//! - `arbitrary-precision`: preserves every digit of numbers that are passed through. It enables the feature of the same name of
-//!   `serde_json` for the whole program; types that read an `f64` from an untagged, flattened or internally tagged field then
+//! - `arbitrary-precision`: preserves every digit of numbers that are passed through. It enables the `serde_json` feature with
+//!   the same name for the whole program; types that read an `f64` from an untagged, flattened or internally tagged field then
 //!   reject fractions. See [`json`].
 //!
 //! # Security
@@ -97,7 +97,7 @@ pub mod secret;
 pub mod testing;
 pub mod tool;
 
-/// The programs of the library guide, which `cargo test --doc` compiles.
+/// The library guide's programs, which `cargo test --doc` compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
 struct LibraryGuide;

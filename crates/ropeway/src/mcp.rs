@@ -1,8 +1,8 @@
 //! Connections to MCP servers.
 //!
 //! [`Mcp`] is the connection to one server: it performs the handshake, calls tools, reads resources and prompts, and reconnects.
-//! [`ServerConfig`](crate::config::ServerConfig) names the server. [`Handlers`] answer the requests of the server: questions to the
-//! user ([`Elicitation`]), model requests ([`SamplingRequest`]) and sign-ins. For many servers, use a
+//! [`ServerConfig`](crate::config::ServerConfig) names the server. [`Handlers`] answer server requests: questions to the user
+//! ([`Elicitation`]), model requests ([`SamplingRequest`]) and sign-ins. For many servers, use a
 //! [`Bridge`](crate::bridge::Bridge).
 //!
 //! Dropping the last clone of an [`Mcp`] terminates its server process. A signal ends a program without running destructors;

@@ -1,13 +1,13 @@
 //! OAuth for servers that need a sign-in
 //! ([Authorization](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization)).
 //!
-//! A connection ([`Mcp`](crate::Mcp)) authorizes its requests by itself: it loads tokens from a [`TokenStore`], refreshes
-//! them, and calls the handler [`on_sign_in`](crate::mcp::Handlers::on_sign_in) if a server needs a sign-in. The other functions
-//! of this module sign in independently of a connection:
+//! A connection ([`Mcp`](crate::Mcp)) authorizes its requests by itself: it loads tokens from a [`TokenStore`], refreshes them,
+//! and calls the handler [`on_sign_in`](crate::mcp::Handlers::on_sign_in) if a server needs a sign-in. This module's other
+//! functions sign in independently of a connection:
 //!
 //! - [`SignIn`] lets the user sign in, with a browser or with a code on another device.
-//! - [`obtain_credentials`] obtains tokens without a user, for example with the secret of a client.
-//! - [`TokenStore`] keeps the resulting [`Credentials`] for connections of this and other processes.
+//! - [`obtain_credentials`] obtains tokens without a user, for example with a client secret.
+//! - [`TokenStore`] keeps the resulting [`Credentials`] for connections in this and other processes.
 //! - [`Credentials::revoke`] ends a sign-in.
 //!
 //! [`OAuthSettings`](crate::config::OAuthSettings) sets the client, the scopes and the grant.

@@ -1,8 +1,8 @@
-//! Tools of many servers and of the host, under unique names.
+//! Tools from many servers and the host, under unique names.
 //!
-//! A [`Registry`] calls tools by name, searches them, and lists them for models. A [`Bridge`](crate::Bridge) builds one
-//! from its servers; [`Registry::register`] adds tools of the host. A host with tools that change implements [`ToolSource`], and
-//! a [`Transformer`] renames or rewrites tools.
+//! A [`Registry`] calls tools by name, searches them, and lists them for models. A [`Bridge`](crate::Bridge) builds one from its
+//! servers; [`Registry::register`] adds the host's tools. A host whose tools change implements [`ToolSource`], and a
+//! [`Transformer`] renames or rewrites tools.
 
 pub use ropeway_bridge::registry::{
     Collision, ContextItem, ContextSource, Registry, SelectedTools, ServerState, ServerStatus, ToolSource, Transformer,

@@ -1,12 +1,12 @@
 //! Scripted servers for tests: an MCP server that misbehaves on command, and a model server.
 //!
-//! A [`Script`] defines the behaviour of an MCP server, which runs in this process ([`in_process`]), as a child process
-//! ([`stdio`]) or over HTTP ([`HttpScriptedServer`]). A [`ModelServer`] answers model requests over HTTP, and
-//! [`model`] creates a provider that replays [`ScriptedReply`]s without a server.
+//! A [`Script`] defines how an MCP server behaves. The server runs in this process ([`in_process`]), as a child process
+//! ([`stdio`]) or over HTTP ([`HttpScriptedServer`]). A [`ModelServer`] answers model requests over HTTP, and [`model`]
+//! creates a provider that replays [`ScriptedReply`]s without a server.
 //!
 //! # Examples
 //!
-//! A server whose first call of `echo` never gets a response:
+//! A server whose first `echo` call never gets a response:
 //!
 //! ```
 //! use ropeway::testing::{self, Fault, FaultTrigger, Script};

@@ -1,7 +1,7 @@
 //! Tools: definitions, calls and results.
 //!
 //! A [`Tool`] has a [`ToolDefinition`] and returns a [`ToolOutput`] or a [`CallError`]. [`LocalTool`] turns a closure into a
-//! tool. [`CallContext`] carries the deadline, cancellation and progress of one call.
+//! tool. [`CallContext`] carries one call's deadline, cancellation and progress.
 
 pub use ropeway_core::tool::{
     Alias, Annotations, ArgumentProblem, Arguments, BoxError, BoxFuture, CallContext, CallError, CallId, CancelToken,

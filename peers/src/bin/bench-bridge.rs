@@ -1,4 +1,4 @@
-//! Many servers: the time until all of them are ready with their tools, and the memory for it.
+//! Many servers: the time until they are all ready with their tools, and the memory for it.
 //!
 //! `bench-bridge --contestant ropeway|baseline --server PROGRAM [--servers N] [--tools N] [--delay-ms N]`
 //! starts the benchmark's server N times. The baseline is a minimal hand-written client.
@@ -30,7 +30,7 @@ enum Contestant {
     Baseline,
 }
 
-/// The measurements; printed as one line of JSON.
+/// The measurements; printed as one JSON line.
 #[derive(Debug, Serialize)]
 struct Report {
     servers: usize,
@@ -72,7 +72,7 @@ impl ServerGroup {
         Ok(group)
     }
 
-    /// Returns the arguments of one server, which differ between servers.
+    /// Returns one server's arguments, which differ between servers.
     fn args(&self, name: &str) -> [String; 6] {
         let (tools, delay) = (self.tools.to_string(), self.delay_ms.to_string());
         ["--tools", &tools, "--delay-ms", &delay, "--name", name].map(str::to_owned)

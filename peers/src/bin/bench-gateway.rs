@@ -1,7 +1,7 @@
 //! Load on a gateway over HTTP: N sessions, each with one kept-alive connection and one call at a time.
 //!
 //! `bench-gateway --url URL --pid PID [--era legacy|legacy-sse|modern] [--sessions N] [--calls N] [--tool NAME]
-//! [--token TOKEN]` prints one line of JSON: calls per second, percentiles, and CPU time and memory of the process PID and its
+//! [--token TOKEN]` prints one JSON line: calls per second, percentiles, and CPU time and memory for the process PID and its
 //! descendants.
 
 use std::sync::Arc;
@@ -91,7 +91,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Makes calls until the budget of all sessions is used up.
+/// Makes calls until the budget that all sessions share is used up.
 async fn run(
     mut client: LoadClient,
     options: Arc<Options>,

@@ -1,7 +1,7 @@
-//! The cost of lowering real tools, encoding a turn and decoding a long stream.
+//! Measures lowering real tools, encoding a turn and decoding a long stream.
 //!
 //! `bench-providers --corpus FOLDER` takes its tools from recorded lists, `--servers FILE` from real servers that it starts.
-//! Prints one line of JSON.
+//! Prints one JSON line.
 
 use std::fs;
 use std::hint::black_box;
@@ -23,10 +23,10 @@ use serde_json::{Map, Value, json};
 /// Number of lowered tools.
 const TOOLS: usize = 1600;
 
-/// Number of tools of a turn.
+/// Number of tools in a turn.
 const TURN_TOOLS: usize = 200;
 
-/// Number of text deltas of a stream.
+/// Number of text deltas in a stream.
 const DELTAS: usize = 100_000;
 
 #[tokio::main(flavor = "current_thread")]
@@ -65,7 +65,7 @@ fn add(report: &mut Map<String, Value>, what: &str, dialect: Dialect, took: Dura
     micros
 }
 
-/// Returns the tools of the real servers in a table of commands.
+/// Returns the real servers' tools, from a table with their commands.
 async fn offered(file: &Path) -> Result<Vec<RecordedTool>> {
     let table: Map<String, Value> = serde_json::from_str(&fs::read_to_string(file)?)?;
     let folder = std::env::temp_dir().join(format!("ropeway-bench-{}", std::process::id()));
@@ -112,7 +112,7 @@ fn turn(report: &mut Map<String, Value>, dialect: Dialect, definitions: Vec<Tool
     Ok(())
 }
 
-/// Decodes a long stream of text, and parses the same frames into JSON values.
+/// Decodes a long text stream, and parses the same frames into JSON values.
 fn stream(report: &mut Map<String, Value>, dialect: Dialect) -> Result<()> {
     let frames = frames(dialect);
     let conversation = Conversation::new().with("go");
@@ -144,7 +144,7 @@ fn stream(report: &mut Map<String, Value>, dialect: Dialect) -> Result<()> {
     Ok(())
 }
 
-/// The frames of a long answer, with all that real providers put into each.
+/// A long answer's frames, with all that real providers put into each.
 fn frames(dialect: Dialect) -> Vec<String> {
     let word = |at: usize| format!(" word{at}\n\"é");
     let deltas = 0..DELTAS;

@@ -1,6 +1,6 @@
-//! The cost of redacting text without secrets, compared with one pass of `memchr` over the same text.
+//! Measures redacting text without secrets, compared with one `memchr` pass over the same text.
 //!
-//! Prints one line of JSON: milliseconds, and the ratio for each kind of text.
+//! Prints one JSON line: milliseconds, and the ratio for each kind of text.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -9,10 +9,10 @@ use std::time::Instant;
 use ropeway::secret::{Redactor, Secret};
 use serde_json::{Map, Value, json};
 
-/// Bytes of text.
+/// Text size in bytes.
 const TEXT: usize = 10_000_000;
 
-/// Number of runs of each side; the fastest counts.
+/// Number of runs per side; the fastest counts.
 const TURNS: usize = 15;
 
 /// Typical secrets: two tokens, a password, a hexadecimal key.

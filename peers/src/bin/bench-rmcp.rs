@@ -1,4 +1,4 @@
-//! A contestant: the client of the official Rust SDK.
+//! A contestant: the official Rust SDK's client.
 
 use anyhow::{Context, Result};
 use rmcp::model::{

@@ -1,7 +1,7 @@
 //! A hand-written MCP server over stdio for benchmarks, as fast as possible.
 //!
-//! `echo-server [--tools N] [--delay-ms N] [--name NAME]`. Supports the legacy era only, and answers all complete lines of one
-//! read in one write. `--delay-ms` delays the start. `--name` makes commands differ: a bridge starts equal commands once.
+//! `echo-server [--tools N] [--delay-ms N] [--name NAME]`. Supports the legacy era only, and answers all complete lines from
+//! one read in one write. `--delay-ms` delays the start. `--name` makes commands differ: a bridge starts equal commands once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -55,7 +55,7 @@ fn complaint(message: &str) -> String {
     serde_json::json!({"error": {"message": message}}).to_string()
 }
 
-/// Received bytes of a connection.
+/// A connection's received bytes.
 struct Connection {
     bytes: Vec<u8>,
     filled: usize,
@@ -64,7 +64,7 @@ struct Connection {
 struct Request<'a> {
     target: &'a str,
     body: &'a [u8],
-    /// Length of the request, including its head.
+    /// Request length, including the head.
     size: usize,
 }
 

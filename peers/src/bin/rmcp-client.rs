@@ -1,7 +1,7 @@
-//! The official Rust SDK as a client of the gateway.
+//! The official Rust SDK as the gateway's client.
 //!
-//! `rmcp-client ENDPOINT SPEC`, where ENDPOINT is `{"url": …, "headers": …}` or `{"command": […]}`: runs the checks of the
-//! specification and prints one line of JSON per check. `MCP_ERA=legacy` forces the handshake.
+//! `rmcp-client ENDPOINT SPEC`, where ENDPOINT is `{"url": …, "headers": …}` or `{"command": […]}`: runs the
+//! specification's checks and prints one JSON line per check. `MCP_ERA=legacy` forces the handshake.
 
 #![allow(deprecated, reason = "sampling, roots and logging are deprecated in the protocol, and tested here")]
 
@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Maximum time until a notification arrives.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Maximum pages of a list.
+/// Maximum pages in a list.
 const MAX_PAGES: usize = 100;
 
 /// What the server sent, as `method` and parameters, and what it asked for.
@@ -47,7 +47,7 @@ impl Handler {
     }
 }
 
-/// Converts JSON to a type of the SDK, which cannot be constructed otherwise.
+/// Converts JSON to an SDK type, which cannot be constructed otherwise.
 fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
@@ -146,7 +146,7 @@ async fn main() -> Result<()> {
     let time = Duration::from_millis(spec["timeout"].as_u64().unwrap_or(20_000));
     for (name, wanted) in spec["checks"].as_object().into_iter().flatten() {
         if name == "terminate" {
-            // The SDK does not tell the id of its session.
+            // The SDK does not expose its session's id.
             print(name, "unsupported", "");
             continue;
         }
@@ -431,7 +431,7 @@ impl Checks {
         }
     }
 
-    /// Returns the name of a tool, which has a prefix if the gateway has several servers.
+    /// Returns a tool's name, which has a prefix if the gateway has several servers.
     async fn tool(&self, name: &str) -> Result<String> {
         find(&self.all_tools().await?, name)
     }

@@ -62,7 +62,7 @@ async fn serve_http(server: Server, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Returns `count` tools of the benchmark. A short list also has the tools of tests.
+/// Returns `count` benchmark tools. A short list also has the tools that tests use.
 fn tool_list(count: usize) -> Result<Arc<[Tool]>> {
     let mut tools = payloads::tools(count);
     if count <= 4 {

@@ -1,4 +1,4 @@
-//! Agent benchmark: the cost of the loop itself, and a turn compared with other agents over the same scripted model.
+//! Agent benchmark: what the loop itself costs, and a turn compared with other agents over the same scripted model.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use super::{cores, load, trial};
 /// The programs to build.
 pub(super) const PROGRAMS: [&str; 2] = ["bench-agent", "model-server"];
 
-/// The names of the dialects in reports.
+/// The dialects' names in reports.
 const DIALECTS: [&str; 4] = ["anthropic", "responses", "gemini", "chat"];
 
 const OURS: Contestant = Contestant::Ropeway;
@@ -30,7 +30,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Runs everything. Rounds are interleaved, so a busy moment of the machine affects all contestants.
+    /// Runs everything. Rounds are interleaved, so a busy moment on the machine affects all contestants.
     pub(super) fn measure(built: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 3 } else { 7 };
         let agents = Agents::new(built)?;
@@ -48,12 +48,12 @@ impl Report {
         Ok(Self { rounds, load: [before, load()], own, turns, absent: agents.absent })
     }
 
-    /// Returns the cost of the loop in a dialect, without a network.
+    /// Returns what the loop costs in a dialect, without a network.
     fn own(&self, what: &str, dialect: &str) -> Option<f64> {
         self.own.figure(&(), &format!("{what}_{dialect}_us"))
     }
 
-    /// Returns the largest figure of all dialects.
+    /// Returns the largest figure over all dialects.
     fn slowest(&self, figure: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         let all = DIALECTS.iter().map(|dialect| figure(dialect)).collect::<Option<Vec<f64>>>()?;
         Some(all.into_iter().fold(0.0, f64::max))
@@ -68,7 +68,7 @@ impl Report {
         self.turns.ratio(&(script, contestant, mode), &(script, OURS, ReplyMode::Streamed), "turn_us")
     }
 
-    /// Returns the fastest of the others, in its faster mode.
+    /// Returns the fastest other agent, in its faster mode.
     fn best_other(&self, script: Script) -> Option<Key> {
         let keys = Contestant::OTHERS.into_iter().flat_map(|other| {
             other
@@ -192,7 +192,7 @@ impl Report {
         }
         let figure = |name| self.turns.figure(&key, name).unwrap_or(f64::NAN);
         let calls = script.calls() as f64;
-        // Concurrent calls have no time of their own.
+        // Concurrent calls have no separate times.
         let step = match script {
             Script::Steps => format!("{:.1}", figure("turn_us") / calls),
             Script::Parallel => "-".to_owned(),
@@ -207,7 +207,7 @@ impl Report {
     }
 }
 
-/// Returns all runs, in the order of the table.
+/// Returns all runs, in table order.
 fn keys() -> impl Iterator<Item = Key> {
     Script::ALL.into_iter().flat_map(|script| {
         let of = move |contestant: Contestant| contestant.modes().iter().map(move |mode| (script, contestant, *mode));

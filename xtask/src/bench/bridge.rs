@@ -11,15 +11,15 @@ use super::goal::{Goal, Unit};
 use super::rounds::Rounds;
 use super::{cores, load, trial};
 
-/// The name of a contestant or of a group.
+/// A contestant's or group's name.
 type Name = &'static str;
 
 const BASELINE: Name = "baseline";
 const OURS: Name = "ropeway";
-/// In the order of a round.
+/// In round order.
 const STARTERS: [Name; 2] = [BASELINE, OURS];
 
-/// A group of servers that are started together.
+/// Servers that are started together.
 struct ServerGroup {
     name: Name,
     servers: usize,
@@ -47,7 +47,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Runs everything. Rounds are interleaved, so a busy moment of the machine affects all contestants.
+    /// Runs everything. Rounds are interleaved, so a busy moment on the machine affects all contestants.
     pub(super) fn measure(built: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 3 } else { 11 };
         let lines = CommandLines::new(built)?;
@@ -71,12 +71,12 @@ impl Report {
         self.groups.figure(&(group.name, starter), key)
     }
 
-    /// Returns the time of many servers relative to one.
+    /// Returns the time for many servers relative to one.
     fn many_of_one(&self, many: &ServerGroup, one: &ServerGroup, starter: Name) -> Option<f64> {
         self.groups.ratio(&(many.name, starter), &(one.name, starter), "ready_us")
     }
 
-    /// Returns the time to spawn fifty processes relative to one whole start: the lower bound of any bridge.
+    /// Returns the time to spawn fifty processes relative to one whole start: the lower bound for any bridge.
     fn spawns_of_one(&self) -> Option<f64> {
         Some(self.group(&FIFTY, BASELINE, "spawned_us")? / self.group(&ONE, BASELINE, "ready_us")?)
     }
@@ -91,7 +91,7 @@ impl Report {
         self.tasks.figure(&(task, contestant), "took_ms")
     }
 
-    /// Returns the fastest of the others, and its time relative to ropeway.
+    /// Returns the fastest other contestant, and its time relative to ropeway.
     fn best_other(&self, task: Task) -> Option<(Contestant, f64)> {
         let others = Contestant::OTHERS.into_iter().filter_map(|other| Some((other, self.took(task, other)?)));
         let (best, _) = others.min_by(|(_, one), (_, other)| one.total_cmp(other))?;

@@ -11,14 +11,14 @@ use super::rounds::Rounds;
 use super::trial;
 use crate::{paths, servers};
 
-/// A task of a command line.
+/// A command line's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Task {
-    /// Lists the tools of one server.
+    /// Lists one server's tools.
     ListOne,
-    /// Lists the tools of ten servers from a file.
+    /// Lists the tools from ten servers in a file.
     ListTen,
-    /// Calls one tool of one server.
+    /// Calls one tool on one server.
     Call,
 }
 
@@ -52,7 +52,7 @@ fn aliases() -> impl Iterator<Item = String> {
     (0..TEN).map(|number| format!("peer{number}"))
 }
 
-/// A command line of the benchmark.
+/// A command line in the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Contestant {
     Ropeway,
@@ -62,7 +62,7 @@ pub(super) enum Contestant {
 }
 
 impl Contestant {
-    /// In the order of a round.
+    /// In round order.
     pub(super) const ALL: [Self; 4] = [Self::Ropeway, Self::Mcporter, Self::Inspector, Self::FastMcp];
     pub(super) const OTHERS: [Self; 3] = [Self::Mcporter, Self::Inspector, Self::FastMcp];
 
@@ -107,7 +107,7 @@ pub(super) struct CommandLines {
     pub(super) absent: Vec<(Contestant, String)>,
     server: PathBuf,
     file: PathBuf,
-    /// An empty home folder, without settings of other clients.
+    /// An empty home folder, without other clients' settings.
     home: PathBuf,
 }
 
@@ -170,7 +170,7 @@ impl CommandLines {
     }
 }
 
-/// Returns a file with ten servers, in the format that all of them read.
+/// Returns a file with ten servers, in the format that they all read.
 fn ten(server: &Path) -> Value {
     let entry = |alias: String| {
         let args = ["--name", &alias];

@@ -48,7 +48,7 @@ impl Drop for Collector {
     }
 }
 
-/// Answers the exports of one connection.
+/// Answers one connection's exports.
 fn accept(stream: TcpStream) -> Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();

@@ -10,24 +10,24 @@ use super::goal::Goal;
 use super::rounds::Rounds;
 use super::{cores, trial};
 
-/// The name of a contestant, a scenario or a server.
+/// A contestant's, scenario's or server's name.
 type Name = &'static str;
 
 const BASELINE: Name = "baseline";
 const RMCP: Name = "rmcp";
 const OURS: Name = "ropeway";
-/// In the order of a round.
+/// In round order.
 const CONTESTANTS: [Name; 3] = [BASELINE, RMCP, OURS];
 /// The goals are about the first, a hand-written server.
 const SERVERS: [Name; 2] = ["echo-server", "rmcp-server"];
-/// The base64 text of the image.
+/// The image's base64 text.
 const IMAGE_KIB: f64 = 4096.0;
 
-/// A scenario, with the number of calls for a stable median.
+/// A scenario, with enough calls for a stable median.
 struct Scenario {
     name: Name,
     calls: usize,
-    /// The figure to compare: the rate if calls overlap, otherwise the time of one.
+    /// The figure to compare: the rate if calls overlap, otherwise one call's time.
     key: Name,
 }
 
@@ -41,14 +41,14 @@ const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "list200", calls: 100, key: "p50_us" },
 ];
 
-/// The reports of each contestant for each scenario and server.
+/// Each contestant's reports for each scenario and server.
 pub(super) struct Report {
     rounds: usize,
     reports: Rounds<(Name, Name, Name)>,
 }
 
 impl Report {
-    /// Runs everything. Rounds are interleaved, so a busy moment of the machine affects all contestants.
+    /// Runs everything. Rounds are interleaved, so a busy moment on the machine affects all contestants.
     pub(super) fn measure(peers: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 1 } else { 5 };
         let mut reports = Rounds::new();

@@ -10,11 +10,11 @@ use super::goal::{Goal, Unit};
 use super::rounds::Rounds;
 use super::{cores, load, trial};
 
-/// Numbers of concurrent sessions.
+/// Concurrent session counts.
 const SESSIONS: [usize; 3] = [1, 16, 64];
 const MANY: usize = 64;
 
-/// The figures of the table: key, title, factor and digits.
+/// The table's figures: key, title, factor and digits.
 const FIGURES: [(&str, &str, f64, usize); 6] = [
     ("calls_per_second", "calls/s", 1.0, 0),
     ("p50_us", "p50 ms", 1e-3, 2),
@@ -33,7 +33,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Runs everything. Rounds are interleaved, so a busy moment of the machine affects all contestants.
+    /// Runs everything. Rounds are interleaved, so a busy moment on the machine affects all contestants.
     pub(super) fn measure(built: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 1 } else { 3 };
         let gateways = Gateways::install(built)?;
@@ -66,7 +66,7 @@ impl Report {
         self.runs.figure(&(contestant, sessions), name)
     }
 
-    /// Returns our figure relative to that of another, within each round.
+    /// Returns our figure relative to another's, within each round.
     fn ratio(&self, other: Contestant, sessions: usize, name: &str) -> Option<f64> {
         self.runs.ratio(&(Contestant::Ropeway, sessions), &(other, sessions), name)
     }

@@ -1,4 +1,4 @@
-//! The gateways of the benchmark: how each is installed and started in front of one stdio server.
+//! The benchmark's gateways: how each is installed, and started in front of one stdio server.
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,10 +13,10 @@ use super::collector::Collector;
 use crate::background::Background;
 use crate::{paths, process, servers};
 
-/// The version of the crate mcp-proxy.
+/// The mcp-proxy crate's version.
 const MCP_PROXY: &str = "0.6.0";
 
-/// The file with the keys of clients.
+/// The file with the clients' keys.
 const KEYS: &str = "keys.json";
 
 /// Maximum time from start to the first call.
@@ -27,13 +27,13 @@ const START: Duration = Duration::from_secs(90);
 pub(super) enum Contestant {
     /// A server on the official Rust SDK over HTTP, without a gateway.
     Direct,
-    /// `ropeway serve`, with clients of the legacy era.
+    /// `ropeway serve`, with legacy clients.
     Ropeway,
-    /// `ropeway serve`, with clients of the modern era.
+    /// `ropeway serve`, with modern clients.
     RopewayModern,
     /// `ropeway serve` with keys, limits, an audit log and metrics.
     RopewayOperated,
-    /// The same with spans of one call in ten and metrics over OTLP.
+    /// The same with metrics and spans over OTLP, the latter for one call in ten.
     RopewayTraced,
     McpProxy,
     McpHub,
@@ -42,7 +42,7 @@ pub(super) enum Contestant {
 }
 
 impl Contestant {
-    /// In the order of a round.
+    /// In round order.
     pub(super) const ALL: [Self; 9] = [
         Self::Direct,
         Self::Ropeway,
@@ -71,7 +71,7 @@ impl Contestant {
         }
     }
 
-    /// Returns the name under which clients see the tool `echo` of the server.
+    /// Returns the name under which clients see the server's tool `echo`.
     fn tool(self) -> &'static str {
         match self {
             Self::McpProxy => "echo/echo",
@@ -89,7 +89,7 @@ impl Contestant {
         }
     }
 
-    /// Returns the number of calls of a run, so that each takes about as long.
+    /// Returns how many calls a run makes, so that all runs take about as long.
     fn calls(self, quick: bool) -> usize {
         let calls = if Self::SCRIPTS.contains(&self) { 1_000 } else { 10_000 };
         if quick { calls / 5 } else { calls }
@@ -106,7 +106,7 @@ pub(super) struct Gateways {
 }
 
 impl Gateways {
-    /// Installs the gateways of others, as far as possible. Ours is built already.
+    /// Installs the other gateways, as far as possible. Ours is built already.
     pub(super) fn install(built: &Path) -> Result<Self> {
         let home = paths::target().join("gateways");
         let fixtures = paths::root().join("fixtures").join("gateways");
@@ -131,7 +131,7 @@ impl Gateways {
         }
     }
 
-    /// Starts a contestant, waits for its first call, and returns it with the load of a run.
+    /// Starts a contestant, waits for its first call, and returns it with a run's load.
     pub(super) fn start(&self, contestant: Contestant, quick: bool) -> Result<Running> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let token = self.token(contestant)?;
@@ -220,7 +220,7 @@ impl Gateways {
         })
     }
 
-    /// Makes the key of the clients of a gateway that requires one.
+    /// Makes the clients' key for a gateway that requires one.
     fn token(&self, contestant: Contestant) -> Result<Option<String>> {
         if !matches!(contestant, Contestant::RopewayOperated | Contestant::RopewayTraced) {
             return Ok(None);
@@ -255,7 +255,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Returns the load with this number of sessions.
+    /// Returns the load with this many sessions.
     pub(super) fn load(&self, sessions: usize) -> Command {
         self.load_of(sessions, self.calls)
     }

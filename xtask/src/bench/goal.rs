@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// The unit of a figure.
+/// A figure's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// A ratio.
@@ -58,7 +58,7 @@ impl Goal {
         Self { at_least: true, ..Self::at_most(promise, what, figure, limit) }
     }
 
-    /// Sets the unit of the figure and of its limit.
+    /// Sets the unit for the figure and its limit.
     pub(super) fn with_unit(self, unit: Unit) -> Self {
         Self { unit, ..self }
     }

@@ -77,16 +77,16 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 const USAGE: &str =
     "usage: cargo xtask bench engine|bridge|providers|agent|redaction|gateway|sessions [--json] [--quick]";
 
-/// Builds the programs of these packages and returns their folder.
+/// Builds these packages' programs and returns their folder.
 fn build(packages: &[&str]) -> Result<PathBuf> {
-    // Built separately: together, features of shared dependencies would be unified.
+    // Built separately: together, shared dependencies would have unified features.
     for package in packages {
         cargo_build(package, &["--bins"])?;
     }
     built()
 }
 
-/// Builds some programs of a package and returns their folder.
+/// Builds some programs in a package and returns their folder.
 fn build_only(package: &str, programs: &[&str]) -> Result<PathBuf> {
     let flags: Vec<&str> = programs.iter().flat_map(|program| ["--bin", program]).collect();
     cargo_build(package, &flags)?;
@@ -114,7 +114,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the load average of the last minute.
+/// Returns the last minute's load average.
 fn load() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -11,10 +11,10 @@ use super::rounds::Rounds;
 use super::{cores, load, trial};
 use crate::{paths, servers};
 
-/// The names of the dialects in reports.
+/// The dialects' names in reports.
 const DIALECTS: [&str; 4] = ["anthropic", "responses", "gemini", "chat"];
 
-/// The measures of each dialect, with their titles.
+/// Each dialect's measures, with their titles.
 const MEASURES: [(&str, &str); 5] = [
     ("lower", "lower 1,600"),
     ("encode_first", "first turn"),
@@ -28,7 +28,7 @@ pub(super) struct Report {
     rounds: usize,
     load: [Option<f64>; 2],
     reports: Rounds<()>,
-    /// The source of the tools.
+    /// The tools' source.
     source: String,
 }
 

@@ -1,11 +1,11 @@
-//! Rounds: the reports of each contestant, and their medians.
+//! Rounds: each contestant's reports, and their medians.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use serde_json::Value;
 
-/// The reports of each contestant, round by round; a failed run holds the reason.
+/// Each contestant's reports, round by round; a failed run holds the reason.
 pub(super) struct Rounds<K> {
     reports: HashMap<K, Vec<Result<Value, String>>>,
 }
@@ -15,7 +15,7 @@ impl<K: Eq + Hash> Rounds<K> {
         Self { reports: HashMap::new() }
     }
 
-    /// Adds the report of one round.
+    /// Adds one round's report.
     pub(super) fn add(&mut self, key: K, report: Result<Value, String>) {
         self.reports.entry(key).or_default().push(report);
     }
@@ -25,7 +25,8 @@ impl<K: Eq + Hash> Rounds<K> {
         median(self.figures(key, name)?)
     }
 
-    /// Returns the median of the ratios per round: both sides of a ratio were measured in the same minute.
+    /// Returns the median of the per-round ratios: both sides of a ratio were measured in the same
+    /// minute.
     pub(super) fn ratio(&self, key: &K, other: &K, name: &str) -> Option<f64> {
         let (ours, theirs) = (self.figures(key, name)?, self.figures(other, name)?);
         median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())

@@ -1,4 +1,4 @@
-//! Session benchmark: the cost of starting, changing and ending a session, with few and with many sessions in memory.
+//! Session benchmark: what starting, changing and ending a session costs, with few and with many sessions in memory.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,17 +16,17 @@ use super::{cores, load};
 use crate::background::Background;
 use crate::paths;
 
-/// Numbers of sessions in memory. The second one is the limit of the gateway.
+/// Numbers of sessions in memory. The second one is the gateway's limit.
 const FEW: usize = 100;
 const MANY: usize = 100_000;
 
-/// Number of requests of each kind that are measured.
+/// Number of measured requests per kind.
 const SAMPLE: usize = 2_000;
 
 /// Maximum time from start to readiness.
 const START: Duration = Duration::from_secs(60);
 
-/// The measured requests: the key of the figure, its title, and the goal.
+/// The measured requests: the figure's key, its title, and the goal.
 const REQUESTS: [(&str, &str, &str); 4] = [
     ("initialize_us", "initialize", "CPU of initialize with 100,000 sessions, of that with 100"),
     ("set_level_us", "setLevel", "CPU of setLevel with 100,000 sessions, of that with 100"),
@@ -42,7 +42,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Runs everything, with a gateway of its own in each round.
+    /// Runs everything, with its own gateway in each round.
     pub(super) fn measure(built: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 1 } else { 3 };
         let before = load();
@@ -119,7 +119,7 @@ struct Bench {
 impl Bench {
     fn start(built: &Path) -> Result<Self> {
         let home = paths::target().join("gateway/sessions");
-        // The journal of an earlier run would be read.
+        // An earlier run's journal would be read.
         let _ = fs::remove_dir_all(&home);
         fs::create_dir_all(&home)?;
         let config = home.join("ropeway.json");
@@ -145,7 +145,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures the requests of new sessions, which end then.
+    /// Measures new sessions' requests, then ends the sessions.
     fn measure(&mut self) -> Result<Value> {
         let mut ids = Vec::with_capacity(SAMPLE);
         let before = self.cpu()?;
@@ -170,7 +170,7 @@ impl Bench {
         }))
     }
 
-    /// Measures the start of sessions only, in microseconds.
+    /// Measures session starts only, in microseconds.
     fn initialize(&mut self) -> Result<f64> {
         let before = self.cpu()?;
         for _ in 0..SAMPLE {
@@ -220,9 +220,9 @@ impl Bench {
         Ok(id)
     }
 
-    /// Returns the CPU time of all threads of the gateway, in nanoseconds.
+    /// Returns the CPU time that all gateway threads used, in nanoseconds.
     fn cpu(&self) -> Result<u64> {
-        // The writer of the journal finishes what the last request has queued.
+        // The journal's writer finishes what the last request has queued.
         let end = Instant::now() + Duration::from_secs(1);
         let mut before = self.cpu_now()?;
         loop {

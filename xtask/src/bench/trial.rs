@@ -1,4 +1,4 @@
-//! A trial: one run of one program in its own process.
+//! A trial: one program's run in its own process.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-/// Maximum duration of a run.
+/// Maximum run duration.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A successful run.
@@ -27,7 +27,7 @@ pub(super) fn run(command: &mut Command) -> Result<Result<Run, String>> {
         command.spawn().with_context(|| format!("could not start `{}`", command.get_program().display()))?;
     let stdout = read(child.stdout.take());
     let stderr = read(child.stderr.take());
-    // Waits for the end of the output instead of polling, which would take CPU time from the measured program.
+    // Waits until the output ends instead of polling, which would take CPU time from the measured program.
     let stdout = stdout.recv_timeout(TIMEOUT);
     if stdout.is_err() {
         child.kill()?;
@@ -69,7 +69,7 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// Returns the first lines of standard error.
+/// Returns standard error's first lines.
 fn complaint(stderr: &str) -> String {
     let lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("note: "));
     lines.take(3).collect::<Vec<_>>().join(" ")

@@ -15,19 +15,19 @@ use crate::{paths, servers};
 /// Number of tools in every request.
 pub(super) const TOOLS: usize = 200;
 
-/// The kind of a turn.
+/// A turn's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Script {
     /// One call after another.
     Steps,
-    /// Concurrent calls of one second each.
+    /// Concurrent calls that take one second each.
     Parallel,
 }
 
 impl Script {
     pub(super) const ALL: [Self; 2] = [Self::Steps, Self::Parallel];
 
-    /// Returns the name of the scripted model.
+    /// Returns the scripted model's name.
     pub(super) fn model(self) -> &'static str {
         match self {
             Self::Steps => "steps-20",
@@ -35,7 +35,7 @@ impl Script {
         }
     }
 
-    /// Returns the number of calls.
+    /// Returns how many calls the script makes.
     pub(super) fn calls(self) -> usize {
         match self {
             Self::Steps => 20,
@@ -47,7 +47,7 @@ impl Script {
 /// How an agent requests replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ReplyMode {
-    /// As a stream of events.
+    /// As an event stream.
     Streamed,
     /// As one JSON document.
     Whole,
@@ -62,7 +62,7 @@ impl ReplyMode {
     }
 }
 
-/// An agent of the benchmark.
+/// An agent in the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Contestant {
     Baseline,
@@ -75,7 +75,7 @@ pub(super) enum Contestant {
 }
 
 impl Contestant {
-    /// In the order of a round.
+    /// In round order.
     pub(super) const ALL: [Self; 6] =
         [Self::Baseline, Self::Ropeway, Self::RopewayThreads, Self::AiSdk, Self::OpenAiAgents, Self::PydanticAi];
     pub(super) const OTHERS: [Self; 3] = [Self::AiSdk, Self::OpenAiAgents, Self::PydanticAi];
@@ -96,7 +96,7 @@ impl Contestant {
         if Self::OTHERS.contains(&self) { &[ReplyMode::Streamed, ReplyMode::Whole] } else { &[ReplyMode::Streamed] }
     }
 
-    /// Returns the number of warm-up turns and of measured turns. Slow agents need fewer.
+    /// Returns the warm-up and measured turn counts. Slow agents need fewer.
     fn turns(self, script: Script) -> [usize; 2] {
         match (script, self) {
             (Script::Parallel, _) => [1, 1],
@@ -181,7 +181,7 @@ impl Agents {
     }
 }
 
-/// The process of the scripted model; killed on drop.
+/// The scripted model's process; killed on drop.
 struct Model {
     child: Child,
     url: String,

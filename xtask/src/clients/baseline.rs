@@ -15,7 +15,7 @@ struct Entry {
     reason: String,
 }
 
-/// The entries of `fixtures/clients/baseline.json`.
+/// The `fixtures/clients/baseline.json` entries.
 #[derive(Debug)]
 pub struct Baseline(Vec<Entry>);
 

@@ -1,4 +1,4 @@
-//! The checks of clients that are command lines: one process per request.
+//! Checks for clients that are command lines: one process per request.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use super::program;
 
 /// A command line that makes single requests.
 pub trait CommandLine {
-    /// Returns the name of a tool, which has a prefix if the gateway has several servers.
+    /// Returns a tool's name, which has a prefix if the gateway has several servers.
     fn tool(&self, name: &str) -> Result<String, String>;
     /// Calls a tool and returns what was printed.
     fn call(&self, tool: &str, arguments: &Value) -> Result<String, String>;
-    /// Returns the URIs of the resources.
+    /// Returns the resources' URIs.
     fn resources(&self) -> Result<Vec<String>, String>;
     fn read(&self, uri: &str) -> Result<String, String>;
     /// Returns the listed templates, or `None` if it cannot list them.
     fn templates(&self) -> Option<Result<String, String>>;
-    /// Returns the text of a prompt, or `None` if it has no prompts.
+    /// Returns a prompt's text, or `None` if it has no prompts.
     fn prompt(&self, name: Option<&str>, arguments: &Value) -> Option<Result<String, String>>;
 }
 
@@ -35,7 +35,7 @@ fn check(line: &dyn CommandLine, name: &str, wanted: &Value) -> Seen {
     let unsupported = || Seen::new(Outcome::Unsupported, "");
     match name {
         "tools" | "structured" | "image" => Seen::of(call(line, wanted).and_then(|said| contains(&said, wanted))),
-        // An argument of 4 MiB does not fit on a command line.
+        // A 4 MiB argument does not fit on a command line.
         "big" if wanted.get("fill").is_none() => Seen::of(call(line, wanted).and_then(|said| {
             let bytes = wanted["bytes"].as_u64().unwrap_or_default();
             if said.len() as u64 >= bytes { Ok(()) } else { Err(format!("{} bytes", said.len())) }
@@ -111,7 +111,7 @@ impl<'a> Inspector<'a> {
                     command.args(["--header", &format!("Authorization: Bearer {key}")]);
                 }
             }
-            // Options of a command on the command line would be taken for those of the Inspector.
+            // A command's options on the command line would be taken for the Inspector's.
             Endpoint::Command(_) => {
                 command.arg("--config").arg(&self.file).args(["--server", "peer"]);
             }
@@ -264,7 +264,7 @@ impl CommandLine for Ropeway<'_> {
     }
 }
 
-/// Writes a configuration file of another client, with the endpoint as `peer`.
+/// Writes another client's configuration file, with the endpoint as `peer`.
 fn write_entry(file: &Path, endpoint: &Endpoint) -> Result<PathBuf, String> {
     let entry = match endpoint {
         Endpoint::Url { url, key: None } => json!({ "url": url, "allowHttp": true }),
@@ -306,7 +306,7 @@ fn plain_prompt(prompts: &Value) -> Option<&str> {
     prompts.as_array()?.iter().find(is_plain)?["name"].as_str()
 }
 
-/// Returns the JSON of an output that may begin with other lines.
+/// Returns the JSON in an output that may begin with other lines.
 fn json_of(text: &str) -> Result<Value, String> {
     let start = text.find('{').ok_or_else(|| format!("no JSON in the output: {text}"))?;
     serde_json::from_str(&text[start..]).map_err(|error| format!("{error}: {text:.300}"))

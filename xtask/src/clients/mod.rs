@@ -34,13 +34,13 @@ const USAGE: &str = "usage: cargo xtask clients [--short] [--client NAME] [--way
 /// What is run.
 #[derive(Clone, Debug, PartialEq)]
 enum Plan {
-    /// The comparison, or the named parts of it.
+    /// The comparison, or its named parts.
     Compare(Selection),
     /// The clients against one endpoint.
     Visit { endpoint: Endpoint, tool: String, arguments: Value },
 }
 
-/// The parts of the comparison that run; empty lists stand for all.
+/// The comparison parts that run; empty lists stand for all.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Selection {
     is_short: bool,
@@ -61,7 +61,7 @@ pub fn run(args: &[String]) -> Result<()> {
     }
 }
 
-/// Runs the short form of the comparison and returns the number of passed checks. The programs must be built.
+/// Runs the comparison's short form and returns how many checks passed. The programs must be built.
 pub fn short() -> Result<u32> {
     let report = compare(&Selection { is_short: true, ..Selection::default() })?;
     Ok(u32::try_from(report.passed()).unwrap_or(u32::MAX))
@@ -126,7 +126,7 @@ impl Selection {
         Ok(Way::ALL.into_iter().filter(|way| is_needed(*way)).collect())
     }
 
-    /// Returns the checks of a server.
+    /// Returns a server's checks.
     fn checks(&self, server: Server, root: &Path) -> Result<Value> {
         let path = paths::client_fixtures().join("checks.json");
         let text = fs::read_to_string(&path).with_context(|| format!("could not read `{}`", path.display()))?;
@@ -168,7 +168,7 @@ fn compare(selection: &Selection) -> Result<Report> {
     Ok(report)
 }
 
-/// The runs of all clients on one way to one server.
+/// All clients' runs on one way to one server.
 #[derive(Debug)]
 struct Group {
     way: Way,
@@ -176,7 +176,7 @@ struct Group {
     checks: Value,
 }
 
-/// Runs groups in parallel, and the clients of a group one after another.
+/// Runs groups in parallel, and a group's clients one after another.
 fn run_groups(mut groups: Vec<Group>, clients: &[Named], root: &Path) -> Result<Vec<Run>> {
     groups.reverse();
     let waiting = Mutex::new(groups);

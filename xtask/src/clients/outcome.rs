@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// The outcome of a check.
+/// A check's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
@@ -65,10 +65,10 @@ impl Seen {
     }
 }
 
-/// The outcomes of one client, by check.
+/// One client's outcomes, by check.
 pub type Outcomes = BTreeMap<String, Seen>;
 
-/// Parses the lines of a client, one per check. A check without a line has failed.
+/// Parses a client's lines, one per check. A check without a line has failed.
 pub fn parse(said: &str, checks: &Value) -> Outcomes {
     let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut outcomes = Outcomes::new();

@@ -1,4 +1,4 @@
-//! The programs of the clients.
+//! The clients' programs.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,9 +15,9 @@ use super::outcome::{self, Outcome, Outcomes, Seen};
 use crate::process;
 use crate::{paths, servers};
 
-/// Maximum time of a check in a client.
+/// Maximum time for a check in a client.
 const CHECK: Duration = Duration::from_secs(20);
-/// Maximum time of a program.
+/// Maximum time for a program.
 const PROGRAM: Duration = Duration::from_secs(420);
 
 /// A client, and how it is run.
@@ -40,7 +40,7 @@ pub struct Named {
     pub client: Result<Client, String>,
 }
 
-/// The names of the clients of the short form.
+/// The short form's client names.
 pub const SHORT: [&str; 6] = ["ts1", "ts2", "ts2-legacy", "py1", "py2", "py2-legacy"];
 
 /// Returns all clients.
@@ -59,7 +59,7 @@ pub fn sdks() -> Result<Vec<Named>> {
     let proof = ["@modelcontextprotocol/sdk/package.json", "@modelcontextprotocol/client/package.json"];
     let node = servers::npm_packages(&folder, &fixtures, &proof)?;
     if node.is_ok() {
-        // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
+        // Node resolves imports from the script's folder, so it must be next to its `node_modules`.
         for script in ["checks.mjs", "typescript1.mjs", "typescript2.mjs"] {
             fs::copy(fixtures.join(script), folder.join(script))?;
         }
@@ -96,12 +96,12 @@ pub struct Task<'a> {
     pub checks: &'a Value,
     /// The folder that clients have as their root.
     pub root: &'a Path,
-    /// A folder for files of this run.
+    /// A folder for this run's files.
     pub folder: &'a Path,
 }
 
 impl Client {
-    /// Returns `true` if it keeps a connection, which a restart of the gateway could break.
+    /// Returns `true` if it keeps a connection, which a gateway restart could break.
     pub fn keeps_connection(&self) -> bool {
         matches!(self, Self::Script { .. })
     }

@@ -6,10 +6,10 @@ use super::baseline::{Baseline, Place};
 use super::outcome::{Outcome, Outcomes};
 use super::ways::{Server, Way};
 
-/// Maximum characters of a reason.
+/// Maximum reason length in characters.
 const MAX_DETAIL: usize = 160;
 
-/// The outcomes of one client on one way to one server.
+/// One client's outcomes on one way to one server.
 #[derive(Debug)]
 pub struct Run {
     pub client: &'static str,
@@ -61,12 +61,12 @@ impl Report {
         Self { runs, worse }
     }
 
-    /// Returns the number of checks that are worse without a reason.
+    /// Returns how many checks are worse without a reason.
     pub fn failures(&self) -> usize {
         self.worse.iter().filter(|worse| worse.reason.is_none()).count()
     }
 
-    /// Returns the number of checks that are not worse.
+    /// Returns how many checks are not worse.
     pub fn passed(&self) -> usize {
         let checks: usize = self.runs.iter().filter(|run| !run.way.is_direct()).map(|run| run.outcomes.len()).sum();
         checks - self.failures()

@@ -1,4 +1,4 @@
-//! The servers of the comparison, and the ways to them: directly and through the gateway.
+//! The comparison's servers, and the ways to them: directly and through the gateway.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -14,15 +14,15 @@ use crate::background::Background;
 use crate::gateway::{self, Gateway};
 use crate::{paths, servers};
 
-/// Maximum time from the start of a server to its port.
+/// Maximum time from a server's start to its port.
 const START: Duration = Duration::from_secs(30);
 
-/// A server of the comparison.
+/// A server in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// The official server with one of everything, of the legacy era.
+    /// The official server with one of everything, in the legacy era.
     Everything,
-    /// A server of both eras, on the TypeScript SDK 2.
+    /// A server for both eras, on the TypeScript SDK 2.
     Modern,
     /// The official filesystem server without folders: it asks for roots once, after `initialized`.
     Files,
@@ -91,7 +91,7 @@ pub enum Way {
     Stdio,
     /// `ropeway serve` with keys.
     Keys,
-    /// A gateway in front of another one, of the same user.
+    /// A gateway in front of the same user's other gateway.
     Nested,
     /// The gateway is restarted after the client has connected.
     Restart,
@@ -166,7 +166,7 @@ impl Open {
     pub fn start(way: Way, server: Server) -> Result<Self> {
         let name = format!("clients-{}-{}", way.name(), server.name());
         let home = paths::target().join("gateway").join(format!("{name}.home"));
-        // State of the last run.
+        // The last run's state.
         let _ = fs::remove_dir_all(&home);
         fs::create_dir_all(&home)?;
         let words = server.words();
@@ -218,7 +218,7 @@ impl Open {
         Ok(open)
     }
 
-    /// Starts a gateway; gateways of one way share their state, as those of one user do.
+    /// Starts a gateway; gateways on one way share their state, as one user's gateways do.
     fn serve(&mut self, name: &str, config: Value, key: Option<String>) -> Result<()> {
         self.config = gateway::write_config(name, &config)?;
         let listen = format!("127.0.0.1:{}", free_port()?);

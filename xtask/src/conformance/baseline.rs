@@ -6,19 +6,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::paths;
 
-/// The expected failures of one mode: `REVISION/SCENARIO` and the reason.
+/// One mode's expected failures: `REVISION/SCENARIO` and the reason.
 #[derive(Debug, Default, PartialEq)]
 pub struct Baseline(BTreeMap<String, String>);
 
 impl Baseline {
-    /// Reads the section of a mode from `fixtures/conformance-baseline.yml`.
+    /// Reads a mode's section from `fixtures/conformance-baseline.yml`.
     pub fn load(mode: &str) -> Result<Self> {
         let path = paths::root().join("fixtures/conformance-baseline.yml");
         let text = std::fs::read_to_string(&path).with_context(|| format!("could not read `{}`", path.display()))?;
         Self::parse(&text, mode).with_context(|| format!("`{}` is invalid", path.display()))
     }
 
-    /// Parses the part of YAML that the file uses: sections, and lines with a key and a reason.
+    /// Parses the YAML subset that the file uses: sections, and lines with a key and a reason.
     fn parse(text: &str, mode: &str) -> Result<Self> {
         let mut entries = BTreeMap::new();
         let mut section = "";

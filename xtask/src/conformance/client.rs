@@ -17,7 +17,7 @@ const ADDED: &str = "json-schema-2020-12-preservation";
 pub enum Part {
     /// Those without authorization.
     Protocol,
-    /// Those of `auth/`, extensions included.
+    /// Those in `auth/`, extensions included.
     Auth,
 }
 
@@ -44,7 +44,7 @@ pub fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs every client scenario of both revisions, or the named one. The client must be built.
+/// Runs every client scenario in both revisions, or the named one. The client must be built.
 pub fn test(parts: &[Part], only: Option<&str>) -> Result<Count> {
     let client = paths::program("conformance-client");
     if !client.exists() {
@@ -79,7 +79,7 @@ pub fn test(parts: &[Part], only: Option<&str>) -> Result<Count> {
     Ok(count)
 }
 
-/// Returns the scenarios of a revision for a client.
+/// Returns a revision's client scenarios.
 fn required(revision: &str, parts: &[Part]) -> Result<Vec<String>> {
     let mut names = scenarios(revision, Kind::Client)?;
     if !names.iter().any(|name| name == ADDED) {
@@ -90,7 +90,7 @@ fn required(revision: &str, parts: &[Part]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Runs one scenario by itself: only then does the suite check the exit status of the client.
+/// Runs one scenario by itself: only then does the suite check the client's exit status.
 fn passes(scenario: &str, revision: &str) -> Result<bool> {
     let client = paths::program("conformance-client");
     let client = client.to_str().context("the path of the client is not Unicode")?;

@@ -13,7 +13,7 @@ use crate::{process, servers};
 /// The revisions whose requirements are tested.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// Number of scenarios that passed and failed.
+/// How many scenarios passed and failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
     pub passed: u32,
@@ -44,13 +44,13 @@ enum Kind {
     Server,
 }
 
-/// Returns the names in one section of the list.
+/// Returns the names in one list section.
 fn section<'a>(list: &'a str, title: &str) -> Vec<&'a str> {
     let part = list.lines().skip_while(|line| !line.starts_with(title)).skip(1);
     part.map_while(|line| line.strip_prefix("  - ")).map(str::trim).collect()
 }
 
-/// Returns the scenarios that are run but not required: extensions, pending and later ones. Of clients, only those of `auth/`.
+/// Returns the scenarios that are run but not required: extensions, pending and later ones. For clients, only those in `auth/`.
 fn unscored(list: &str, kind: Kind) -> Vec<String> {
     let side = match kind {
         Kind::Client => " [client]",
@@ -60,7 +60,7 @@ fn unscored(list: &str, kind: Kind) -> Vec<String> {
     names.filter(|name| kind == Kind::Server || name.starts_with("auth/")).map(str::to_owned).collect()
 }
 
-/// Returns `3/4, 1 failed, 0 warnings` from the output of the suite.
+/// Returns `3/4, 1 failed, 0 warnings` from the suite's output.
 fn checks(said: &str) -> Option<&str> {
     said.lines().find_map(|line| line.trim().strip_prefix("Passed: "))
 }

@@ -1,4 +1,4 @@
-//! Server scenarios: the suite is the client of our reference server, directly or through `ropeway serve`.
+//! Server scenarios: the suite is our reference server's client, directly or through `ropeway serve`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Returns the section of the baseline.
+    /// Returns the baseline's section.
     fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -73,12 +73,12 @@ pub fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs every server scenario of both revisions directly. The server must be built.
+/// Runs every server scenario in both revisions directly. The server must be built.
 pub fn direct() -> Result<Count> {
     test(Mode::Direct, None)
 }
 
-/// Runs every server scenario of both revisions through the gateway, in front of servers with both eras and with one. The
+/// Runs every server scenario in both revisions through the gateway, in front of servers with both eras and with one. The
 /// programs must be built.
 pub fn through_gateway() -> Result<Count> {
     let mut total = Count::default();
@@ -164,14 +164,14 @@ impl Endpoint {
     }
 }
 
-/// The results of one run of the suite.
+/// The results from one suite run.
 struct Results {
     folder: PathBuf,
     said: String,
 }
 
 impl Results {
-    /// Runs all server scenarios of a revision, or one.
+    /// Runs all server scenarios in a revision, or one.
     fn collect(url: &str, revision: &str, only: Option<&str>) -> Result<Self> {
         let folder = paths::target().join("conformance").join(revision);
         if folder.exists() {
@@ -187,7 +187,7 @@ impl Results {
         Ok(Self { folder, said: process::output_text(&output) })
     }
 
-    /// Returns the result of a scenario. Its folder is named `server-SCENARIO-TIME`.
+    /// Returns a scenario's result. Its folder is named `server-SCENARIO-TIME`.
     fn outcome(&self, scenario: &str) -> Result<Outcome> {
         let entries = fs::read_dir(&self.folder)
             .with_context(|| format!("the suite wrote no results\n{}", self.said))?
@@ -201,14 +201,14 @@ impl Results {
     }
 }
 
-/// Returns the scenario of a folder of results.
+/// Returns a result folder's scenario.
 fn scenario_of(folder: &str) -> Option<&str> {
     let name = folder.strip_prefix("server-")?;
     // -2026-11-16T19-30-59-041Z
     name.get(..name.len().checked_sub(25)?)
 }
 
-/// The checks of one scenario.
+/// One scenario's checks.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     passed: usize,

@@ -13,9 +13,9 @@ use super::now;
 use crate::gateway::Gateway;
 use crate::paths;
 
-/// The programs of the servers, by a word of their command line.
+/// The servers' programs, by a word in their command line.
 const SERVERS: [(&str, &str); 6] = [
-    // Before the other server of the same program.
+    // Before the other server that runs the same program.
     ("\"asker\"", "asker"),
     ("echo-server", "echo"),
     ("rmcp-server", "rust"),
@@ -37,7 +37,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// The kind of an event.
+/// An event's kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A server was killed.
@@ -48,13 +48,13 @@ pub enum EventKind {
     Restarted,
 }
 
-/// What was seen of the gateway.
+/// What was observed about the gateway.
 #[derive(Debug, Default)]
 pub struct Observed {
     pub events: Vec<Event>,
-    /// Resident memory of the gateway since its last start, in KiB, one sample per second.
+    /// The gateway's resident memory since its last start, in KiB, one sample per second.
     pub memory_kib: Vec<u64>,
-    /// Descendants of the gateway that are alive after its end.
+    /// Gateway descendants that are alive after it has ended.
     pub left: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub struct Observed {
 pub struct Chaos {
     gateway: Option<Gateway>,
     config: PathBuf,
-    /// The contents of the file that is not in use.
+    /// The configuration that is not in use at the moment.
     other: Value,
     listen: String,
     random: Random,
@@ -182,7 +182,7 @@ impl Chaos {
     }
 }
 
-/// Returns the alias of the server that a process runs.
+/// Returns the alias for the server that a process runs.
 fn server_of(pid: u32) -> Option<&'static str> {
     let line = command_line(pid);
     SERVERS.iter().find(|(word, _)| line.contains(word)).map(|(_, server)| *server)
@@ -193,7 +193,7 @@ fn command_line(pid: u32) -> String {
     String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned()
 }
 
-/// Returns the fields of `/proc/PID/stat` after the name, which may contain spaces; `None` for a zombie.
+/// Returns the `/proc/PID/stat` fields after the name, which may contain spaces; `None` for a zombie.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<String> = text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();

@@ -1,5 +1,5 @@
 //! `cargo xtask soak`: mixed load on the gateway while servers are killed, the configuration changes and it restarts: calls,
-//! streams, subscriptions and requests of servers.
+//! streams, subscriptions and server requests.
 
 mod chaos;
 mod report;
@@ -20,7 +20,7 @@ use crate::gateway::{self, Gateway};
 use crate::process;
 use crate::{paths, servers};
 
-/// Number of sessions, half of them of each era.
+/// Number of sessions, half in each era.
 const SESSIONS: usize = 24;
 
 /// Runs `soak [--minutes N] [--pause MILLISECONDS] [--seed N]`.
@@ -41,7 +41,7 @@ pub fn run(args: &[String]) -> Result<()> {
     test(minutes, pause, seed)
 }
 
-/// Runs a soak of one minute. The programs must be built.
+/// Runs a one-minute soak. The programs must be built.
 pub fn one_minute() -> Result<()> {
     test(1.0, 0, now())
 }
@@ -83,7 +83,7 @@ fn soak(time: Duration, pause: u64, random: Random) -> Result<Report> {
     if load.is_running() {
         bail!("the load did not end");
     }
-    // The readers of the output need a moment after the end of the program.
+    // The output readers need a moment after the program has ended.
     std::thread::sleep(Duration::from_millis(200));
     let lines = load.output();
     let observed = chaos.finish()?;
@@ -96,7 +96,7 @@ fn configuration(remote: &str, folder: &Path, is_changed: bool) -> Value {
     let node = servers::node();
     let everything = paths::servers().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let memory = paths::servers().join("npm/node_modules/@modelcontextprotocol/server-memory/dist/index.js");
-    // Long enough for any soak; the default of tests is two minutes.
+    // Long enough for any soak; the tests' default is two minutes.
     let script = json!({ "name": "scripted", "process": { "lifetime_ms": 86_400_000 } }).to_string();
     let asker = json!({ "name": "asker", "process": { "lifetime_ms": 86_400_000 } }).to_string();
     let mut servers = vec![
@@ -115,7 +115,7 @@ fn configuration(remote: &str, folder: &Path, is_changed: bool) -> Value {
     json!({ "servers": servers })
 }
 
-/// Returns the calls of the load: each server, its tool and a word of the result.
+/// Returns the load's calls: each server, its tool and a word from the result.
 fn plan() -> Value {
     let call = |server: &str, tool: &str, arguments: Value, expect: &str| json!({ "server": server, "tool": format!("{server}_{tool}"), "arguments": arguments, "expect": expect });
     let message = json!({ "message": "hello over there" });

@@ -1,4 +1,4 @@
-//! The report of a soak: calls, lost calls with their reasons, memory, processes left.
+//! A soak's report: calls, lost calls with their reasons, memory, processes left.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,22 +12,22 @@ use super::chaos::{Event, EventKind, Observed};
 const SLACK: u64 = 250;
 /// Milliseconds after an event within which a call on what was killed has to fail. A longer one hangs, and is lost.
 const LATEST: u64 = 2_000;
-/// Growth of the memory that is not a leak: caches and the allocator.
+/// Memory growth that is not a leak: caches and the allocator.
 const GROWTH_KIB: u64 = 16 << 10;
 
-/// The report of a soak.
+/// A soak's report.
 #[derive(Debug)]
 pub struct Report {
     summary: Value,
-    /// Number of failed calls by what they were in flight on.
+    /// Failed calls by what they were in flight on.
     in_flight: BTreeMap<String, u64>,
-    /// Number of failed calls that nothing explains, by server and reason.
+    /// Failed calls that nothing explains, by server and reason.
     lost: BTreeMap<String, u64>,
     observed: Observed,
 }
 
 impl Report {
-    /// Explains the failed calls of the load by the events.
+    /// Explains the load's failed calls by the events.
     pub fn new(lines: &[String], observed: Observed) -> Result<Self> {
         let mut messages: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let summary = messages.pop().filter(|last| last.get("calls").is_some());
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Returns the memory of the gateway early and late since its last start: medians of a few samples.
+    /// Returns the gateway's memory early and late since its last start: medians over a few samples.
     fn memory(&self) -> Option<(u64, u64)> {
         let samples = &self.observed.memory_kib;
         let median = |part: &[u64]| {

@@ -1,4 +1,4 @@
-//! Spill files: private files and directories, and readers of stored text.
+//! Spill files: private files and directories, and readers for stored text.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, Open
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file with the text of an output.
+/// The file with an output's text.
 #[derive(Clone, Debug)]
 pub(crate) enum StoredText {
     Named(PathBuf),
@@ -43,7 +43,7 @@ impl io::Read for TextReader {
     }
 }
 
-/// A directory of named files.
+/// A directory with named files.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,

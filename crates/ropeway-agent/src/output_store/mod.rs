@@ -24,20 +24,28 @@ use super::truncate::{fits, omitted_data, truncate};
 use ropeway_core::content::ContentPart;
 use ropeway_core::message::{Conversation, Message};
 
-/// Default limit of all outputs together, in bytes.
+/// Default limit for all outputs together, in bytes.
 const DEFAULT_LIMIT: u64 = 1 << 30;
 
-/// Maximum number of parts of one output that become separate files.
+/// Maximum number of parts in one output that become separate files.
 const MAX_FILES: usize = 100;
 
 /// Stores outputs that are too large for the model, until the last clone is dropped.
 ///
-/// Cheap to clone. By default the text of an output goes to an unnamed file in the system's temporary directory: only
-/// the tool `read_more` reaches it, and the system deletes it when the process ends, even if it is killed. The store
-/// keeps the 64 newest outputs, each with an open file descriptor, and no binary data.
+/// Cheap to clone. By default an output's text goes to an unnamed file in the system's temporary directory: only the tool
+/// `read_more` reaches it, and the system deletes it when the process ends, even if it is killed. The store keeps the 64 newest
+/// outputs, each with an open file descriptor, and no binary data.
 ///
 /// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a directory that only its owner can
 /// access. The directory is deleted with the last clone; a process that is killed leaves it behind.
+///
+/// Clones share one `Storage`, whose std mutex guards the index. A blocking task writes each output: it locks the index to
+/// reserve room and a name, writes the files without the lock, and locks again to publish the finished output. Old files are
+/// deleted after the lock is released; only the directory is checked and created under it. The mutex is the only lock and is
+/// never held across `.await`. An output is being written, stored or deleted. One that is being written counts against the
+/// limit but cannot be found or displaced; if its call is dropped, the task deletes its files and returns the room. The task
+/// holds a clone of the storage, which keeps the directory until it ends. Readers that have opened a text keep reading it
+/// after its deletion.
 #[derive(Clone, Debug)]
 pub struct OutputStore(Arc<Storage>);
 
@@ -48,7 +56,7 @@ impl Default for OutputStore {
 }
 
 impl OutputStore {
-    /// Creates a store of at most 1 GiB, in unnamed files in the system's temporary directory.
+    /// Creates a store for at most 1 GiB, in unnamed files in the system's temporary directory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -57,19 +65,19 @@ impl OutputStore {
         Self(Arc::new(Storage::new(settings)))
     }
 
-    /// Returns an empty store of at most this size. The oldest outputs are deleted for new ones.
+    /// Returns an empty store with this maximum size. The oldest outputs are deleted for new ones.
     #[must_use]
     pub fn with_limit(self, bytes: u64) -> Self {
         Self::with_settings(Settings { limit: bytes, ..self.0.settings.clone() })
     }
 
-    /// Returns an empty store of named files, in a new directory below this one.
+    /// Returns an empty store with named files, in a new directory below this one.
     #[must_use]
     pub fn with_parent_folder(self, folder: impl Into<PathBuf>) -> Self {
         Self::with_settings(Settings { parent: Some(folder.into()), ..self.0.settings.clone() })
     }
 
-    /// Returns the directory of named files, once one is stored.
+    /// Returns the directory for named files, once one is stored.
     pub fn folder(&self) -> Option<PathBuf> {
         self.0.folder()
     }
@@ -80,7 +88,7 @@ impl OutputStore {
         self.fit_and_store(content, budget).await.0
     }
 
-    /// [`fit`](Self::fit) that also returns the remainder of a truncated output.
+    /// [`fit`](Self::fit) that also returns a truncated output's remainder.
     pub(super) async fn fit_and_store<'a>(
         &self,
         content: &'a [ContentPart],
@@ -121,7 +129,7 @@ impl OutputStore {
         }
     }
 
-    /// Returns the maximum number of parts of an output that become files: zero for unnamed files, which could not be opened.
+    /// Returns the maximum number of output parts that become files: zero for unnamed files, which could not be opened.
     fn max_files(&self) -> usize {
         if self.0.settings.parent.is_some() { MAX_FILES } else { 0 }
     }
@@ -140,7 +148,7 @@ impl OutputStore {
         writer.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
     }
 
-    /// Skips all names that the conversation may contain: a name of an earlier store must not refer to a new output. Each result
+    /// Skips all names that the conversation may contain: an earlier store's name must not refer to a new output. Each result
     /// was stored at most twice.
     pub(super) fn skip_outputs_of(&self, conversation: &Conversation) {
         let results = conversation.messages.iter().map(|message| match message {
@@ -150,7 +158,7 @@ impl OutputStore {
         self.0.skip_to(1 + 2 * results.sum::<u64>());
     }
 
-    /// Returns the text of an output and its length, or the names of all stored outputs, newest first.
+    /// Returns an output's text and its length, or the names of all stored outputs, newest first.
     pub(super) fn find(&self, name: &str) -> Result<(StoredText, u64), Vec<String>> {
         self.0.find(name)
     }

@@ -1,11 +1,11 @@
-//! Pieces of an output on their way to the thread that writes its files.
+//! Output pieces on their way to the thread that writes the files.
 
 use tokio::sync::mpsc;
 
 use crate::rendered::{BinaryData, RenderedPart};
 pub(crate) use ropeway_core::content::{ContentPart, SharedText};
 
-/// Size of a piece of text. Pieces avoid a copy of a large output as a whole.
+/// Text piece size. Pieces avoid copying a large output as a whole.
 pub(super) const CHUNK: usize = 256 << 10;
 
 /// One piece of an output.

@@ -1,4 +1,4 @@
-//! Storage of outputs: the index of stored outputs, their limits, and the writing of new ones.
+//! Output storage: the index of stored outputs, their limits, and writing new ones.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -19,12 +19,12 @@ pub(super) const MAX_OPEN: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Where the directory of named files is created; `None` for unnamed files.
+    /// Where the directory for named files is created; `None` for unnamed files.
     pub(super) parent: Option<PathBuf>,
     pub(super) limit: u64,
 }
 
-/// The outputs of a store and its clones.
+/// The outputs that a store and its clones share.
 #[derive(Debug)]
 pub(super) struct Storage {
     pub(super) settings: Settings,
@@ -34,11 +34,11 @@ pub(super) struct Storage {
 #[derive(Debug, Default)]
 pub(super) struct OutputIndex {
     folder: Option<Folder>,
-    /// The number of the last output.
+    /// The last output's number.
     last: u64,
     /// Oldest first.
     pub(super) outputs: VecDeque<IndexEntry>,
-    /// Size of all outputs, including those that are being written.
+    /// Total size of all outputs, including those that are being written.
     pub(super) bytes: u64,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct OutputIndex {
 pub(super) struct IndexEntry {
     name: String,
     text: StoredText,
-    /// Length of the text.
+    /// Text length.
     length: u64,
-    /// Size of text and data.
+    /// Text and data size.
     bytes: u64,
     /// Named files.
     files: Vec<PathBuf>,
@@ -163,7 +163,7 @@ impl Drop for Storage {
 /// An output that is being written. Dropped before it is complete, it deletes its files.
 pub(super) struct Draft<'a> {
     storage: &'a Storage,
-    /// The directory of named files.
+    /// The directory for named files.
     folder: Option<PathBuf>,
     length: u64,
     bytes: u64,

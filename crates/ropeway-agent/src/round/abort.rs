@@ -1,18 +1,18 @@
-//! Why the remaining calls of a round are aborted, and their results.
+//! Why a round's remaining calls are aborted, and their results.
 
 use crate::turn_context::Interruption;
 use ropeway_core::tool::{CallError, ToolDefinition};
 
-/// Why the remaining calls of a round are aborted.
+/// Why a round's remaining calls are aborted.
 #[derive(Clone, Copy)]
 pub(super) enum AbortReason {
     Interrupted(Interruption),
-    /// Another call of the same reply failed fatally.
+    /// Another call in the same reply failed fatally.
     Fatal,
 }
 
 impl AbortReason {
-    /// Returns the error of a call that was reported as started.
+    /// Returns the error for a call that was reported as started.
     pub(super) fn error(self, tool: &ToolDefinition, timed_out: &'static str) -> CallError {
         match self {
             Self::Interrupted(Interruption::Cancelled) | Self::Fatal => CallError::Cancelled,
@@ -22,7 +22,7 @@ impl AbortReason {
         }
     }
 
-    /// Returns the message of a call that was not reported yet.
+    /// Returns the message for a call that was not reported yet.
     pub(super) fn skip_message(self) -> &'static str {
         match self {
             Self::Interrupted(Interruption::Cancelled) => "call not made: the turn was cancelled",

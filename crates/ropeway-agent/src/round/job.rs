@@ -1,4 +1,4 @@
-//! Jobs: one call of a round in its states, from planned to finished.
+//! Jobs: one call in a round and its states, from planned to finished.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct Job {
     pub(super) arguments: Arguments,
     /// Whether the host has received [`Step::CallStarted`](crate::Step::CallStarted).
     pub(super) is_reported: bool,
-    /// Whether the call is only made if the definition of the tool is unchanged.
+    /// Whether the call is only made if the tool's definition is unchanged.
     pub(super) only_unchanged: bool,
     /// How often the tool changed while its call awaited approval.
     pub(super) changes: usize,
@@ -30,7 +30,7 @@ pub(super) struct RunningCall {
     pub(super) index: usize,
     pub(super) tool: CheckedTool,
     pub(super) task: AbortHandle,
-    /// Also ends work of the call in other tasks.
+    /// Also ends the call's work in other tasks.
     pub(super) cancel: CancelToken,
     /// When the call is abandoned.
     pub(super) overdue: Instant,
@@ -43,14 +43,14 @@ impl RunningCall {
     }
 }
 
-/// The value that the task of a call returns.
+/// The value that a call's task returns.
 pub(super) struct FinishedCall {
     pub(super) envelope: Envelope,
     pub(super) result: ToolResult,
     pub(super) remainder: Option<Remainder>,
 }
 
-/// The whole output of a call, kept until the outputs of all calls are balanced.
+/// A call's whole output, kept until the outputs of all calls are balanced.
 pub(super) struct CallOutput {
     pub(super) index: usize,
     pub(super) envelope: Arc<Envelope>,

@@ -1,4 +1,4 @@
-//! A round: the tool calls of one reply, run concurrently, with results in the order of the calls.
+//! A round: one reply's tool calls, run concurrently, with results in call order.
 
 mod abort;
 mod job;
@@ -34,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Maximum number of approval requests for one call whose tool keeps changing.
 const MAX_CHANGES: usize = 3;
 
-/// The calls of one reply.
+/// One reply's calls.
 pub(super) struct Round<'a> {
     agent_loop: &'a Arc<AgentLoop>,
     turn: &'a TurnContext<'a>,
@@ -51,15 +51,15 @@ pub(super) struct Round<'a> {
     tasks: JoinSet<FinishedCall>,
     running: HashMap<Id, RunningCall>,
     outputs: Vec<CallOutput>,
-    /// The first fatal error, with the name of the tool.
+    /// The first fatal error, with the tool's name.
     fatal: Option<(String, ToolCallError)>,
 }
 
-/// How the calls of one reply ended.
+/// How one reply's calls ended.
 pub(super) enum RoundEnd {
     Done,
     Interrupted(Interruption),
-    /// A tool or callback of the host returned a fatal error.
+    /// A host tool or callback returned a fatal error.
     Fatal {
         tool: String,
         error: ToolCallError,
@@ -160,7 +160,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Starts ready calls while slots are free. With one slot, calls start in the order of the reply.
+    /// Starts ready calls while slots are free. With one slot, calls start in the reply's order.
     fn start_ready(&mut self) {
         let slots = self.agent_loop.limits.parallel_calls.max(1);
         loop {
@@ -173,7 +173,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Requests approval of the next call, unless another request is open. Returns `false` if it did not.
+    /// Requests approval for the next call, unless another request is open. Returns `false` if it did not.
     fn request_next_approval(&mut self) -> bool {
         let in_order = self.agent_loop.limits.parallel_calls > 1 || self.running.is_empty();
         let may_ask = in_order && self.awaiting.is_none();
@@ -184,7 +184,7 @@ impl<'a> Round<'a> {
         true
     }
 
-    /// Returns the current version of a tool, which may have changed since it was sent to the model.
+    /// Returns a tool's current version, which may differ from the one sent to the model.
     fn current(&self, tool: CheckedTool) -> CheckedTool {
         let definition = tool.definition();
         let (Some(sources), Origin::Server { .. }) = (self.turn.sources, &definition.origin) else { return tool };
@@ -262,7 +262,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Approves this tool, and all tools of its server that are currently marked read-only.
+    /// Approves this tool, and all tools from its server that are currently marked read-only.
     fn allow_read_only(&self, definition: &ToolDefinition) {
         let approvals = &self.agent_loop.approver.approvals;
         approvals.allow(definition);
@@ -272,7 +272,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Queues an approved call at its place in the order of the reply.
+    /// Queues an approved call at its place in the reply's order.
     fn enqueue(&mut self, job: Job) {
         let position = self.ready.partition_point(|other| other.index < job.index);
         self.ready.insert(position, job);
@@ -296,7 +296,7 @@ impl<'a> Round<'a> {
         }
         let (agent_loop, checked, on_error) = (self.agent_loop.clone(), tool.clone(), cancel.clone());
         let can_read_more = self.turn.tools.can_read_more();
-        // The task runs outside of the turn's span, so it needs its own parent span.
+        // The task runs outside the turn's span, so it needs its own parent span.
         let span = trace::call_span(tool.definition(), &call.id).or_current();
         let run = async move {
             let envelope = checked.call(arguments, &cx).await;
@@ -369,7 +369,7 @@ impl<'a> Round<'a> {
         skipped.iter().for_each(|job| self.reporter.skipped(job.index, reason.skip_message()));
     }
 
-    /// Shortens results until all of them together are within the budget of a step. Each is within its own budget already. A
+    /// Shortens results until all of them together are within the step budget. Each is within its own budget already. A
     /// shorter result is made from the whole output, so that its notice about omitted bytes is right.
     async fn balance(&mut self) {
         self.outputs.sort_by_key(|output| output.index);

@@ -1,4 +1,4 @@
-//! Reporting: the results and steps of the calls of one round.
+//! Reporting: the results and steps for one round's calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl RoundReporter<'_> {
         CallId(self.calls[index].id.clone())
     }
 
-    /// Reports the start of a call, once.
+    /// Reports a call's start, once.
     pub(super) fn started(&self, job: &mut Job) {
         if std::mem::replace(&mut job.is_reported, true) {
             return;
@@ -65,12 +65,12 @@ impl RoundReporter<'_> {
         self.turn.sink.send(Step::CallFinished { call: self.id(index), envelope });
     }
 
-    /// Sets the result of a call that was never reported as started.
+    /// Sets the result for a call that was never reported as started.
     pub(super) fn skipped(&self, index: usize, message: impl Into<String>) {
         self.turn.history.set_result(index, ToolResult::error(&self.calls[index], message));
     }
 
-    /// Returns the tool's own summary of a call, redacted.
+    /// Returns the tool's own call summary, redacted.
     pub(super) fn summary(&self, tool: &CheckedTool, arguments: &Arguments) -> Option<String> {
         let secrets = self.turn.sources.map(|sources| sources.secrets()).unwrap_or_default();
         tool.summary(arguments, &secrets)

@@ -10,13 +10,13 @@ use ropeway_core::tool::Origin;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Collision {
-    /// The name of both tools.
+    /// The name that both tools have.
     pub name: String,
     /// Origin of the tool that keeps the name.
     pub kept: Origin,
     /// Origin of the other tool.
     pub other: Origin,
-    /// The new name of the other tool; `None` if it cannot be called.
+    /// The other tool's new name; `None` if it cannot be called.
     #[serde(rename = "fate", serialize_with = "fate")]
     pub renamed_to: Option<String>,
 }

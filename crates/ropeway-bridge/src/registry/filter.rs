@@ -1,4 +1,4 @@
-//! Filters for the tools of a server.
+//! Filters for a server's tools.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ropeway_config::Glob;
 use ropeway_core::tool::{BoxError, ToolDefinition};
 
-/// Error returned for invalid tool settings of a server.
+/// Error returned for a server's invalid tool settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolShapeError {
@@ -29,12 +29,12 @@ pub(super) fn glob(pattern: &str) -> Result<Glob, ToolShapeError> {
 /// Returns `true` for tools to keep.
 pub(crate) type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
 
-/// Selects tools of a server by globs over the server's own names, and by predicates.
+/// Selects a server's tools by globs over the server's own names, and by predicates.
 #[derive(Clone, Default)]
 pub struct ToolFilter {
     /// Allows all tools if empty.
     allow: Vec<Glob>,
-    /// A tool must match at least one glob of each list.
+    /// A tool must match at least one glob in each list.
     allowlists: Vec<Vec<Glob>>,
     deny: Vec<Glob>,
     predicates: Vec<Predicate>,

@@ -1,4 +1,4 @@
-//! Tools of many servers and of the host, under unique names.
+//! Tools from many servers and from the host, under unique names.
 
 mod collision;
 mod filter;

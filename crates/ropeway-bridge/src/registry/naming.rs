@@ -3,7 +3,7 @@
 use ropeway_core::lowering::name::{self, EVERYWHERE};
 use ropeway_core::tool::Alias;
 
-/// Maximum length of a name in bytes.
+/// Maximum name length in bytes.
 pub const MAX_LENGTH: usize = EVERYWHERE.most;
 
 /// Placeholder for the alias in prefixes.
@@ -11,7 +11,7 @@ const ALIAS: &str = "{alias}";
 
 /// Returns the name that models use for a tool: the prefix and the server's own name, with invalid characters replaced.
 ///
-/// `{alias}` in the prefix is replaced by the alias of the server. Equal arguments always return equal names.
+/// `{alias}` in the prefix is replaced by the server alias. Equal arguments always return equal names.
 pub fn tool_name(prefix: &str, alias: &Alias, tool: &str) -> String {
     sanitize(&(insert_alias(prefix, alias) + tool))
 }
@@ -29,7 +29,7 @@ pub(super) fn insert_alias(template: &str, alias: &Alias) -> String {
     template.replace(ALIAS, alias.as_str())
 }
 
-/// Returns a valid name: 1 to 64 characters of `[A-Za-z0-9_-]`. A name that is too long is truncated and ends in a hash.
+/// Returns a valid name: 1 to 64 characters from `[A-Za-z0-9_-]`. A name that is too long is truncated and ends in a hash.
 pub(crate) fn sanitize(raw: &str) -> String {
     EVERYWHERE.legal(raw)
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use ropeway_core::tool::Schema;
 
-/// Returns the names of the arguments in a schema, without duplicates, in order of appearance.
+/// Returns the argument names in a schema, without duplicates, in the order in which they appear.
 pub(super) fn arguments(schema: &Value) -> Vec<&str> {
     let mut names = Vec::new();
     collect(schema, &mut names);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::schema_arguments;
 use ropeway_core::tool::{Origin, ToolDefinition};
 
-/// Weight of a word by the field that it appears in.
+/// Word weight, by the field that contains the word.
 const WEIGHT_NAME: f64 = 5.0;
 const WEIGHT_TITLE: f64 = 3.0;
 const WEIGHT_ARGUMENT: f64 = 1.5;
@@ -15,23 +15,23 @@ const WEIGHT_DESCRIPTION: f64 = 1.0;
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// Weight of a word that only shares a prefix with the query.
+/// Weight for a word that only shares a prefix with the query.
 const PREFIX_WEIGHT: f64 = 0.5;
 
-/// Bonus for a tool whose name consists of query words only.
+/// Bonus for a tool whose name contains only query words.
 const EXACT_NAME_BONUS: f64 = 0.2;
 
-/// Maximum number of words of a query.
+/// Maximum words in a query.
 const MAX_WORDS: usize = 64;
 
-/// An inverted index of tools.
+/// An inverted index over tools.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// For each word, the indices of the tools that contain it and its weight in each.
+    /// Maps each word to the indices of the tools that contain it, with its weight in each.
     words: HashMap<String, Vec<(usize, f64)>>,
-    /// The words of each tool's own name.
+    /// The words in each tool's own name.
     names: Vec<Vec<String>>,
-    /// The weighted number of words of each tool.
+    /// Each tool's weighted word count.
     lengths: Vec<f64>,
     mean_length: f64,
 }
@@ -52,7 +52,7 @@ impl Index {
         index
     }
 
-    /// Returns the indices and scores of the best matches.
+    /// Returns the best matches, as indices and scores.
     pub(super) fn search(&self, question: &str, limit: usize) -> Vec<(usize, f64)> {
         let mut scores: HashMap<usize, f64> = HashMap::new();
         let mut query = words(question);
@@ -103,7 +103,7 @@ impl Index {
     }
 }
 
-/// Returns the weight of each word of a definition.
+/// Returns each word in a definition with its weight.
 fn word_weights(definition: &ToolDefinition) -> HashMap<String, f64> {
     let mut weights = HashMap::new();
     let mut add = |words: Vec<String>, weight: f64| {
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// Tools of common servers: server, name, arguments, description.
+    /// Tools from common servers: server, name, arguments, description.
     const CATALOGUE: [(&str, &str, &[&str], &str); 32] = [
         (
             "fs",

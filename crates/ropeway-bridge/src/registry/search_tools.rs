@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::tools::Registry;
 use ropeway_core::tool::{Annotations, Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
 
-/// The name of the tool that finds tools, unless another tool has it.
+/// The name for the tool that finds tools, unless another tool has it.
 pub const FIND_TOOLS: &str = "find_tools";
 
-/// The name of the tool that calls tools that were found, unless another tool has it.
+/// The name for the tool that calls found tools, unless another tool has it.
 pub const CALL_TOOL: &str = "call_tool";
 
-/// Default and maximum number of search results.
+/// Default and maximum search result counts.
 const DEFAULT_RESULTS: usize = 5;
 const MAX_RESULTS: usize = 20;
 
@@ -22,7 +22,7 @@ pub struct FindTools {
 }
 
 impl FindTools {
-    /// Creates the tool. `unlisted` is the number of tools that only a search finds.
+    /// Creates the tool. `unlisted` counts the tools that only a search finds.
     pub fn new(name: &str, call_tool: &str, tools: Registry, unlisted: usize) -> Self {
         let description = format!(
             "Find tools by what they do. {unlisted} tools are available that are not listed here. Returns the names, descriptions \

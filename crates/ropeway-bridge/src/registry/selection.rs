@@ -1,4 +1,4 @@
-//! A tool source with some of the tools of another one.
+//! A tool source that exposes part of another one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use ropeway_core::tool::{BoxFuture, ToolDefinition};
 
 /// Restricts a tool source to some of its tools.
 ///
-/// Statuses and context of the source are passed through unchanged. While the source returns the same registry, so does the
+/// The source's statuses and context are passed through unchanged. While the source returns the same registry, so does the
 /// selection.
 pub struct SelectedTools<S> {
     source: S,
     predicate: Predicate,
-    /// The last registry of the source, and the selection from it.
+    /// The source's last registry, and the selection from it.
     cached: Mutex<Option<(Registry, Registry)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Turns the tools of a server into the tools that models see.
+//! Turns a server's tools into the tools that models see.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,10 +15,10 @@ use ropeway_core::tool::{
     ToolOutput, is_same_definition,
 };
 
-/// Filters and transforms the tools of one server.
+/// Filters and transforms one server's tools.
 ///
-/// The filter runs first, on the definitions of the server. Transformers run next, those of the configuration before those added in
-/// code, in the order in which they were added. The prefix is added last, and invalid characters of the name are replaced.
+/// The filter runs first, on the server's own definitions. Transformers run next, configured ones before those added in
+/// code, in the order in which they were added. The prefix is added last, and invalid characters in the name are replaced.
 #[derive(Clone)]
 pub struct ToolShape {
     alias: Alias,
@@ -28,12 +28,12 @@ pub struct ToolShape {
     prefix: String,
     description_prefix: Option<String>,
     trust_hints: bool,
-    /// Digest of the command or URL of the server.
+    /// Digest of the server's command or URL.
     endpoint: Option<Digest>,
 }
 
 impl ToolShape {
-    /// Creates a shape from the settings of a server.
+    /// Creates a shape from a server's settings.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl ToolShape {
         })
     }
 
-    /// Creates a shape that exposes all tools of a server with the default prefix.
+    /// Creates a shape that exposes all of a server's tools with the default prefix.
     pub fn plain(server: impl Into<Alias>) -> Self {
         Self {
             alias: server.into(),
@@ -80,14 +80,14 @@ impl ToolShape {
         }
     }
 
-    /// Sets the digest of the server's command or URL.
+    /// Sets the digest for the server's command or URL.
     #[must_use]
     pub fn with_endpoint(mut self, endpoint: Digest) -> Self {
         self.endpoint = Some(endpoint);
         self
     }
 
-    /// Also requires that `predicate` returns `true`. It sees the definitions of the server.
+    /// Also requires that `predicate` returns `true`. It sees the server's own definitions.
     #[must_use]
     pub fn with_filter(mut self, predicate: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
         self.filter = self.filter.with(predicate);
@@ -122,7 +122,7 @@ impl ToolShape {
 
     /// Returns the tool as models see it, or `None` if it is filtered out.
     pub fn apply(&self, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
-        // Predicates and transformers of the host may panic. Only their tool is left out then.
+        // The host's predicates and transformers may panic. Only their tool is left out then.
         match catch_unwind(AssertUnwindSafe(|| self.shaped(tool.clone()))) {
             Ok(shaped) => Some(Arc::new(shaped?)),
             Err(panic) => {
@@ -139,7 +139,7 @@ impl ToolShape {
         tools.into_iter().filter_map(|tool| self.apply(tool)).map(CheckedTool::new).collect()
     }
 
-    /// Returns the definition of a tool as models see it, or `None` if it is filtered out.
+    /// Returns a tool's definition as models see it, or `None` if it is filtered out.
     pub fn definition(&self, original: &ToolDefinition) -> Option<ToolDefinition> {
         let shaped = catch_unwind(AssertUnwindSafe(|| self.shaped_definition(original)));
         shaped.ok().flatten().map(|(definition, _)| definition)
@@ -150,7 +150,7 @@ impl ToolShape {
         let mut hidden: Vec<String> =
             transformers.iter().flat_map(|transformer| transformer.hidden_arguments()).collect();
         if !hidden.is_empty() {
-            // A later transformer may reuse the name of a hidden argument.
+            // A later transformer may reuse a hidden argument's name.
             let seen = schema_arguments::arguments(&definition.input_schema);
             hidden.retain(|name| !seen.contains(&name.as_str()));
         }
@@ -164,7 +164,7 @@ impl ToolShape {
         Some((definition, transformers))
     }
 
-    /// Returns the transformed definition without the prefix of its name, and the transformers that apply to the tool.
+    /// Returns the transformed definition without its name prefix, and the transformers that apply to the tool.
     pub fn transformed(&self, original: &ToolDefinition) -> Option<(ToolDefinition, Vec<Arc<dyn Transformer>>)> {
         if !self.filter.allows(original) {
             return None;
@@ -184,7 +184,7 @@ impl ToolShape {
         definition.origin = original.origin.clone();
         let changed = !is_same_definition(original, &definition);
         definition.provenance = Provenance {
-            // Generated tools of the bridge have trusted annotations.
+            // The bridge's generated tools have trusted annotations.
             trust_hints: self.trust_hints || original.provenance.trust_hints,
             prefix: naming::prefix(&self.prefix, &self.alias).into(),
             server: self.endpoint,
@@ -195,9 +195,9 @@ impl ToolShape {
 }
 
 setters!(ToolShape {
-    /// Sets whether the annotations of the server are trusted.
+    /// Sets whether the server's annotations are trusted.
     with_trusted_hints(trust: bool) => trust_hints = trust;
-    /// Sets the prefix of tool names. `{alias}` is replaced by the alias of the server.
+    /// Sets the tool name prefix. `{alias}` is replaced by the server alias.
     with_prefix(prefix: impl Into<String>) => prefix = prefix.into();
 });
 
@@ -219,7 +219,7 @@ struct ShapedTool {
 }
 
 impl ShapedTool {
-    /// Maps arguments for the transformed definition to those of the tool, in reverse order of the transformers.
+    /// Maps arguments for the transformed definition to the tool's own arguments, running the transformers in reverse.
     fn undo_transformers(&self, arguments: &mut Arguments) {
         for transformer in self.transformers.iter().rev() {
             transformer.transform_arguments(arguments);

@@ -1,4 +1,4 @@
-//! Sources of tools and context for an agent.
+//! Tool and context sources for an agent.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use super::tools::Registry;
 use ropeway_core::content::ContentPart;
 use ropeway_core::tool::{Alias, BoxFuture};
 
-/// A source of tools, such as a bridge or a registry.
+/// A tool source, such as a bridge or a registry.
 #[doc(alias = "ToolProvider")]
 pub trait ToolSource: Send + Sync {
     /// Returns the current tools. The registry does not change afterwards.
     fn registry(&self) -> Registry;
 
-    /// Returns the status of each server of the source.
+    /// Returns the status of each server in the source.
     fn statuses(&self) -> Vec<ServerStatus> {
         Vec::new()
     }
@@ -24,24 +24,24 @@ pub trait ToolSource: Send + Sync {
     }
 }
 
-/// A source of context that goes before a conversation.
+/// Provides context that goes before a conversation.
 #[doc(alias = "ContextProvider")]
 pub trait ContextSource: Send + Sync {
     /// Returns the current context, in order.
     fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>>;
 }
 
-/// One piece of context that goes before a conversation.
+/// One context item that goes before a conversation.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ContextItem {
-    /// Whether the item is the instructions of a server, which belong in the system prompt, or a resource or another document.
+    /// Whether the item holds a server's instructions, which belong in the system prompt, or a resource or another document.
     pub is_instructions: bool,
     /// Server that the item comes from, if any.
     pub server: Option<Alias>,
-    /// The URI of a resource, or another name.
+    /// The resource URI, or another name.
     pub name: String,
-    /// The content of the item.
+    /// The item's content.
     pub content: Vec<ContentPart>,
 }
 
@@ -51,7 +51,7 @@ impl ContextItem {
         Self { is_instructions: false, server: None, name: name.into(), content: content.into() }
     }
 
-    /// Creates an item with the instructions of a server.
+    /// Creates an item with a server's instructions.
     pub fn instructions(server: impl Into<Alias>, text: impl Into<String>) -> Self {
         let item = Self::new("instructions", vec![ContentPart::text(text)]).with_server(server);
         Self { is_instructions: true, ..item }

@@ -1,4 +1,4 @@
-//! Status of a server.
+//! Server status.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use ropeway_core::setters::setters;
 use ropeway_core::tool::Alias;
 
-/// Status of a server, which explains why its tools are listed or missing.
+/// A server's status, which explains why its tools are listed or missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
-    /// Alias of the server.
+    /// Server alias.
     pub server: Alias,
-    /// State of the server.
+    /// Server state.
     #[serde(flatten)]
     pub state: ServerState,
     /// Note about the tools, such as a limit that was reached.
@@ -24,21 +24,21 @@ pub struct ServerStatus {
     pub required: bool,
 }
 
-/// State of a server.
+/// A server's state.
 ///
-/// In JSON, the key `state` holds the name of the variant; `outcome` is its former name.
+/// In JSON, the key `state` holds the variant name; `outcome` is its former name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ServerState {
     /// Connected.
     Ready {
-        /// Number of listed tools.
+        /// Listed tool count.
         tools: usize,
     },
     /// Not connected yet. The tools come from the cache.
     Cached {
-        /// Number of listed tools.
+        /// Listed tool count.
         tools: usize,
     },
     /// Not started, or stopped.
@@ -54,7 +54,7 @@ pub enum ServerState {
     },
     /// Not started, because secrets are not set.
     Skipped {
-        /// Names of the missing secrets.
+        /// Missing secret names.
         secrets: Vec<String>,
     },
     /// Not started, because the entry has an unsupported key that restricts access or authenticates.
@@ -64,12 +64,12 @@ pub enum ServerState {
     },
     /// Connected, but all tools are filtered out.
     FilteredToZero {
-        /// Number of tools of the server.
+        /// How many tools the server has.
         of: usize,
     },
     /// Connected, but all tools are hidden until the user accepts them.
     Hidden {
-        /// Number of hidden tools.
+        /// Hidden tool count.
         of: usize,
     },
     /// Disabled in the configuration.
@@ -77,7 +77,7 @@ pub enum ServerState {
 }
 
 impl ServerState {
-    /// Returns the name of the variant in JSON.
+    /// Returns the variant's name in JSON.
     fn name(&self) -> &'static str {
         match self {
             Self::Ready { .. } => "ready",
@@ -144,7 +144,7 @@ setters!(ServerStatus {
 });
 
 impl ServerState {
-    /// Returns the number of listed tools of a connected or cached server; zero in other states.
+    /// Returns how many tools a connected or cached server lists; zero in other states.
     pub fn tools(&self) -> usize {
         match self {
             Self::Ready { tools } | Self::Cached { tools } => *tools,
@@ -188,7 +188,7 @@ impl fmt::Display for ServerState {
     }
 }
 
-/// Displays a number of tools.
+/// Displays a tool count.
 struct ToolCount(usize);
 
 impl fmt::Display for ToolCount {

@@ -16,7 +16,7 @@ use ropeway_core::message::{CallArguments, Dialect, ToolCall, ToolResult};
 use ropeway_core::suggest;
 use ropeway_core::tool::{Alias, CallContext, CallError, IntoArguments, IntoTool, Origin, ToolDefinition};
 
-/// A collection of tools with unique names.
+/// A tool collection with unique names.
 ///
 /// Cloning is cheap. [`register`](Self::register) copies the registry if it is shared, so other clones do not change.
 ///
@@ -44,14 +44,14 @@ struct RegistryInner {
     hidden: HashMap<String, String>,
     /// Built by the first search.
     index: OnceLock<Arc<Index>>,
-    /// Tools in the format of each dialect, built on first use.
+    /// Tools in each dialect's format, built on first use.
     lowered: lowering::Cache,
 }
 
 impl Registry {
-    /// Combines the tools of several servers, in this order.
+    /// Combines tools from several servers, in this order.
     ///
-    /// `policy` resolves collisions between servers. Tools of the same server are never dropped: if their names are equal only
+    /// `policy` resolves collisions between servers. Tools from the same server are never dropped: if their names are equal only
     /// because invalid characters were replaced, each gets a hash.
     pub fn assemble(
         groups: impl IntoIterator<Item = Vec<CheckedTool>>,
@@ -74,7 +74,7 @@ impl Registry {
         inner.add(CheckedTool::new(tool.into_tool()), CollisionPolicy::LastWins)
     }
 
-    /// Returns `true` if both are clones of the same registry.
+    /// Returns `true` if both share one registry.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -106,7 +106,7 @@ impl Registry {
         self.0.hidden.iter().map(|(name, reason)| (name.as_str(), reason.as_str()))
     }
 
-    /// Returns the error of a call to a tool that is not in the registry.
+    /// Returns the error for a call to a tool that is not in the registry.
     pub fn missing(&self, name: &str) -> CallError {
         match self.0.hidden.get(name) {
             Some(reason) => CallError::Hidden { tool: name.to_owned(), reason: reason.clone() },
@@ -124,10 +124,10 @@ impl Registry {
         self.0.by_name.get(name).map(|&at| &self.0.tools[at])
     }
 
-    /// Returns the tool that `name` refers to: the name that models use, or `SERVER.TOOL` with the server's own name of the tool.
+    /// Returns the tool that `name` refers to: the name that models use, or `SERVER.TOOL` with the server's own tool name.
     ///
-    /// Aliases and tool names can contain dots. A name that refers to tools of two servers returns `None`, so that no server can
-    /// hijack the calls of another one.
+    /// Aliases and tool names can contain dots. A name that refers to tools from two servers returns `None`, so that no server
+    /// can hijack another one's calls.
     pub fn find(&self, name: &str) -> Option<&CheckedTool> {
         let is_meant = |tool: &&CheckedTool| match &tool.definition().origin {
             Origin::Server { server, tool } => {
@@ -164,7 +164,7 @@ impl Registry {
         Envelope::from_error(cx.for_call().id().clone(), name, Origin::Local, Duration::ZERO, self.missing(name))
     }
 
-    /// Executes a tool call of a model and returns its result. Arguments that are not a JSON object are reported to the model
+    /// Executes a model's tool call and returns the call result. Arguments that are not a JSON object are reported to the model
     /// without calling the tool.
     pub async fn answer(&self, call: &ToolCall, cx: &CallContext) -> ToolResult {
         match &call.arguments {
@@ -186,24 +186,25 @@ impl Registry {
         self.search(name, 3).into_iter().map(|(tool, _)| tool.definition().name.clone()).collect()
     }
 
-    /// Returns the aliases of all servers, in the order of their first tools.
+    /// Returns all server aliases, in the order in which their first tools appear.
     pub fn servers(&self) -> Vec<&Alias> {
         let mut seen = HashSet::new();
         self.tools().filter_map(server_of).filter(|server| seen.insert(*server)).collect()
     }
 
-    /// Returns the tools of a server.
+    /// Returns a server's tools.
     pub fn of_server(&self, server: &Alias) -> impl Iterator<Item = &CheckedTool> {
         self.tools().filter(move |tool| server_of(tool) == Some(server))
     }
 
-    /// Returns a registry without the tools of a server.
+    /// Returns a registry without a server's tools.
     #[must_use]
     pub fn without_server(&self, server: &Alias) -> Self {
         self.filtered(|tool| server_of(tool) != Some(server))
     }
 
-    /// Returns a registry with the tools for which `predicate` returns `true`. Returns a clone of `self` if that is all of them.
+    /// Returns a registry with the tools for which `predicate` returns `true`. Returns a clone of `self` if that is true for all
+    /// tools.
     #[must_use]
     pub fn filter(&self, predicate: impl Fn(&ToolDefinition) -> bool) -> Self {
         self.filtered(|tool| predicate(tool.definition()))
@@ -258,7 +259,7 @@ impl RegistryInner {
     }
 }
 
-/// Adds a hash to equal names of one server whose invalid characters were replaced.
+/// Adds a hash to equal names from one server whose invalid characters were replaced.
 fn disambiguate(group: &mut [CheckedTool]) {
     let mut seen = HashSet::with_capacity(group.len());
     let duplicates: HashSet<String> =
@@ -273,7 +274,7 @@ fn disambiguate(group: &mut [CheckedTool]) {
     }
 }
 
-/// Returns `true` for two tools of one server.
+/// Returns `true` for two tools from one server.
 fn are_siblings(one: &Origin, other: &Origin) -> bool {
     match (one, other) {
         (Origin::Server { server, tool }, Origin::Server { server: same, tool: another }) => {

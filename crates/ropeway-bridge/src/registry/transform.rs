@@ -1,4 +1,4 @@
-//! Transformers of tool definitions and arguments.
+//! Transformers for tool definitions and arguments.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use super::schema_arguments;
 use ropeway_config::ToolOverride;
 use ropeway_core::tool::{Arguments, ToolDefinition};
 
-/// Changes the definition of a tool, and maps arguments back. Closures from `ToolDefinition` to `Option<ToolDefinition>` implement
-/// it, and so does [`ToolOverride`] for common changes.
+/// Changes a tool's definition, and maps arguments back. Closures from `ToolDefinition` to `Option<ToolDefinition>`
+/// implement it, and so does [`ToolOverride`] for common changes.
 ///
 /// # Examples
 ///
@@ -24,12 +24,12 @@ pub trait Transformer: Send + Sync {
     /// Returns the changed definition, or `None` to leave the tool out.
     fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition>;
 
-    /// Returns the names of arguments that models do not see. They are removed from calls before validation.
+    /// Returns the argument names that models do not see. They are removed from calls before validation.
     fn hidden_arguments(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Maps arguments for the changed definition to arguments of the tool.
+    /// Maps arguments for the changed definition to the tool's own arguments.
     fn transform_arguments(&self, _arguments: &mut Arguments) {}
 
     /// Returns `false` if arguments are never hidden or mapped, so that a gateway can forward them unchanged.
@@ -91,7 +91,7 @@ impl Transformer for ToolOverride {
     }
 }
 
-/// Prepends text, such as `[MCP: web] `, to the description of a tool.
+/// Prepends text, such as `[MCP: web] `, to a tool's description.
 pub(super) fn prefix_description(definition: &mut ToolDefinition, prefix: &str) {
     definition.description = Some(match &definition.description {
         Some(description) => format!("{prefix}{description}"),

@@ -15,10 +15,10 @@ use crate::describe::types;
 use crate::failure::Failure;
 use crate::terminal::text::cut;
 
-/// Maximum columns of a quoted value in an error.
+/// Maximum quoted value width in an error, in columns.
 const LONGEST_QUOTE: usize = 60;
 
-/// Maximum columns of a refused value, which may be the text of a file.
+/// Maximum refused value width in columns. The value may be a whole file's text.
 const LONGEST_VALUE: usize = 500;
 
 /// Arguments from the command line, not yet converted by the tool's schema.
@@ -32,17 +32,17 @@ pub(crate) struct RawArguments {
     reads_files: bool,
 }
 
-/// Starts the encoded word of an option and separates its parts. Command-line words never contain it.
+/// Starts an option's encoded word and separates its parts. Command-line words never contain it.
 const OPTION: char = '\0';
 
 /// Encodes an option that is a tool argument: `name=value` or `name`, the next word, which may be its value,
-/// and the most similar option of the command.
+/// and the command's most similar option.
 pub(crate) fn option_word(body: &str, next: Option<&str>, nearest: Option<&str>) -> String {
     let next = next.map(|next| format!("={next}")).unwrap_or_default();
     format!("{OPTION}{body}{OPTION}{next}{OPTION}{}", nearest.unwrap_or_default())
 }
 
-/// Error kind of invalid arguments in JSON output.
+/// Error kind for invalid arguments in JSON output.
 const INVALID: &str = "invalid_arguments";
 
 /// Hint about the accepted forms of an argument.
@@ -52,7 +52,7 @@ const POSSIBLE: &str =
 /// One word after the tool name.
 #[derive(Clone, Debug, PartialEq)]
 enum Word {
-    /// A JSON object of arguments: a literal, `@file` or `-`.
+    /// A JSON object with arguments: a literal, `@file` or `-`.
     Object(String),
     Pair(Pair),
     /// An option and the word after it.
@@ -84,7 +84,7 @@ pub(crate) struct Pair {
 /// Suggestions for a misspelled `--name`.
 #[derive(Clone, Debug, PartialEq)]
 struct OptionSpelling {
-    /// The most similar option of the command.
+    /// The command's most similar option.
     nearest: Option<String>,
 }
 
@@ -94,7 +94,7 @@ enum PairValue {
     Plain(String),
     /// Sent as is.
     Json(Value),
-    /// The `@FILE` of a JSON value.
+    /// A JSON value's `@FILE`.
     JsonFile(String),
     /// The word after an option, which is its value unless the schema type is boolean.
     Next(Option<String>),
@@ -126,7 +126,7 @@ impl Pair {
         }
     }
 
-    /// Replaces the name of a file by its text.
+    /// Replaces a file name by the file's text.
     fn with_file(self) -> Result<Self, Failure> {
         let value = match self.value {
             PairValue::Plain(text) => PairValue::Plain(read_value(&self.name, text)?),
@@ -159,7 +159,7 @@ impl Pair {
     }
 }
 
-/// Returns the hint for `id:3`, the form of other programs.
+/// Returns the hint for `id:3`, the form that other programs use.
 fn colon_hint(text: &str) -> Option<String> {
     let (name, value) = text.split_once(':')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
@@ -188,7 +188,7 @@ fn read_object(text: &str) -> Result<Arguments, Failure> {
 }
 
 impl RawArguments {
-    /// Parses the words after the tool name and the value of `--args`.
+    /// Parses the words after the tool name and the `--args` value.
     pub(crate) fn read(words: &[String], args: Option<String>) -> Result<Self, Failure> {
         let mut object = args;
         let mut pairs = Vec::new();
@@ -218,7 +218,7 @@ impl RawArguments {
         Ok(self)
     }
 
-    /// Adds the arguments of a call expression.
+    /// Adds a call expression's arguments.
     pub(crate) fn with_call(mut self, call: CallExpression) -> Self {
         for (name, value) in call.arguments {
             match name {
@@ -234,7 +234,7 @@ impl RawArguments {
         self.convert("tool", tool)
     }
 
-    /// Returns the arguments for a prompt, in the form of a tool.
+    /// Returns a prompt's arguments, in the form that tools use.
     pub(crate) fn for_prompt(self, prompt: &ToolDefinition) -> Result<Arguments, Failure> {
         self.convert("prompt", prompt)
     }
@@ -311,7 +311,7 @@ fn behind_switch(name: &str, next: &str) -> Result<Pair, Failure> {
     }
 }
 
-/// Returns the name of the argument that an unnamed value sets.
+/// Returns the argument name that an unnamed value sets.
 fn only_argument(noun: &str, tool: &ToolDefinition) -> Result<String, Failure> {
     let fields = types::fields(&tool.input_schema);
     let required: Vec<&types::Field> = fields.iter().filter(|field| field.required).collect();
@@ -373,7 +373,7 @@ fn convert(noun: &str, tool: &ToolDefinition, name: &str, text: String) -> Resul
     convert_to(property, tool, name, text)
 }
 
-/// Converts a plain value to the type of its schema.
+/// Converts a plain value to its schema's type.
 fn convert_to(property: &Value, tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
     let root: &Value = &tool.input_schema;
     let kinds = schema::json_types(property, root);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// Maximum nesting of lists and objects.
+/// Maximum list and object nesting.
 const DEEPEST: usize = 64;
 
 /// A value in a call expression.
@@ -40,7 +40,7 @@ pub(crate) fn parse(text: &str) -> Option<Result<CallExpression, Failure>> {
 struct Parser<'a> {
     text: &'a str,
     at: usize,
-    /// Offset of `text` in the whole word.
+    /// Offset at which `text` starts in the whole word.
     start: usize,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         Ok(CallValue::Plain(plain.to_owned()))
     }
 
-    /// Parses a value of a list or object, or one of these.
+    /// Parses a value in a list or object, or one of these.
     fn value(&mut self, depth: usize) -> Result<Value, Failure> {
         self.skip_blanks();
         if depth == 0 {
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
         Ok(text)
     }
 
-    /// Consumes the characters of a name.
+    /// Consumes a name's characters.
     fn word(&mut self) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '.')));

@@ -1,5 +1,5 @@
 //! Rewrites a command line for clap: a bare URL or command becomes `--url` or `--stdio`, and unknown options
-//! become arguments of the tool.
+//! become tool arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,10 +21,10 @@ const TAKE_TOOL: [&str; 2] = ["call", "prompt"];
 /// The option that may also precede the command.
 const CONFIG: &str = "config";
 
-/// The option of every command that tools have, too.
+/// An option that every command has, and tools may have, too.
 const COLOR: &str = "color";
 
-/// Rewrites the words of a command line. Names of configured servers contain neither `/` nor spaces and are never rewritten.
+/// Rewrites a command line's words. Configured server names contain neither `/` nor spaces and are never rewritten.
 pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let words = config_behind_command(root, words);
     let walk = CommandWords::new(root, &words);
@@ -91,7 +91,7 @@ fn is_other_color(walk: &CommandWords<'_>, words: &[OsString], at: usize) -> boo
     option.get_long() == Some(COLOR) && value.is_some_and(|value| !is_known(&value))
 }
 
-/// Returns `true` if a word can be the value of the option before it. A word that starts with `-` must be a number.
+/// Returns `true` if a word can be the preceding option's value. A word that starts with `-` must be a number.
 fn is_value(role: Role<'_>, word: &str) -> bool {
     match role {
         Role::Positional => word != "-",
@@ -105,12 +105,12 @@ fn nearest_option<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
     suggest::closest(name, names).into_iter().next()
 }
 
-/// Returns the option for a bare server: `url` or `stdio`. Only URLs, words with spaces and paths of programs
-/// qualify: a misspelled name must not run a program.
+/// Returns the option for a bare server: `url` or `stdio`. Only URLs, words with spaces and program paths qualify: a
+/// misspelled name must not run a program.
 pub(crate) fn bare_server(command: &str, word: &str, next: Option<&str>) -> Option<&'static str> {
     let needs_another = TAKE_TOOL.contains(&command) || command == "read";
     if word.starts_with("http://") || word.starts_with("https://") {
-        // A single URL is the URI of a resource.
+        // A single URL is a resource URI.
         return (command != "read" || next.is_some()).then_some("url");
     }
     let is_before_tool = next.is_some_and(|next| command == "read" || is_name(next));
@@ -135,7 +135,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns why the path of a program cannot be a server, or `None` if the word is not a path.
+/// Returns why a program's path cannot be a server, or `None` if the word is not a path.
 pub(crate) fn unusable_path(word: &str) -> Option<String> {
     let path = Path::new(word);
     let reason = match path.metadata() {

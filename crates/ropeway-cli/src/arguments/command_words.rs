@@ -1,10 +1,10 @@
-//! The role of each word of a command line, as clap would parse it.
+//! Each word's role in a command line, as clap would parse it.
 
 use std::ffi::OsStr;
 
 use clap::{Arg, Command};
 
-/// The role of one word.
+/// One word's role.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role<'a> {
     /// The program itself.
@@ -13,7 +13,7 @@ pub(crate) enum Role<'a> {
     Command,
     /// An option that the command has.
     Option(&'a Arg),
-    /// The value of the option before it.
+    /// The preceding option's value.
     Value(&'a Arg),
     /// An unknown option.
     Unknown,
@@ -23,7 +23,7 @@ pub(crate) enum Role<'a> {
     Positional,
 }
 
-/// The words of a command line with their roles.
+/// A command line's words with their roles.
 #[derive(Debug)]
 pub(crate) struct CommandWords<'a> {
     /// The innermost command.
@@ -93,7 +93,7 @@ impl<'a> CommandWords<'a> {
         role
     }
 
-    /// Returns the indices of the positional words.
+    /// Returns the positional words' indices.
     pub(crate) fn positionals(&self) -> impl Iterator<Item = usize> {
         self.roles.iter().enumerate().filter(|(_, role)| matches!(role, Role::Positional)).map(|(at, _)| at)
     }
@@ -106,7 +106,7 @@ impl<'a> CommandWords<'a> {
         })
     }
 
-    /// Returns the value of an option. `words` must be those passed to [`new`](Self::new).
+    /// Returns an option's value. `words` must be those passed to [`new`](Self::new).
     pub(crate) fn value<'w>(&self, name: &str, words: &'w [String]) -> Option<&'w str> {
         self.roles.iter().zip(words).find_map(|(role, word)| match role {
             Role::Value(option) if option.get_long() == Some(name) => Some(word.as_str()),

@@ -8,14 +8,14 @@ use ropeway_config::read_regular;
 use crate::failure::Failure;
 use crate::terminal::text::{clean_line, cut};
 
-/// Maximum bytes of a file or of standard input.
+/// Maximum size in bytes, for a file or standard input.
 const LARGEST: usize = 10 << 20;
 
-/// Maximum columns of a path in an error.
+/// Maximum path width in an error, in columns.
 const LONGEST_PATH: usize = 200;
 
-/// Returns the value of an argument: the text of a file for `@FILE`, of standard input for `@-`, the rest for `@@…`, and any
-/// other text as it is.
+/// Returns an argument's value: a file's text for `@FILE`, standard input for `@-`, the rest for `@@…`, and any other
+/// text unchanged.
 pub(crate) fn read_value(name: &str, text: String) -> Result<String, Failure> {
     match text.strip_prefix('@') {
         None | Some("") => Ok(text),
@@ -33,7 +33,7 @@ pub(crate) fn read_value(name: &str, text: String) -> Result<String, Failure> {
     }
 }
 
-/// Reads a text file of limited size; `what` it is for.
+/// Reads a text file with a size limit; `what` names its purpose.
 pub(super) fn read_file(
     path: &str,
     what: &str,

@@ -58,7 +58,7 @@ impl ToolNames {
         shown
     }
 
-    /// Returns `true` if this is a name of the tool: for models, as displayed, or as defined by the server.
+    /// Returns `true` if the tool has this name: for models, as displayed, or as defined by the server.
     pub(crate) fn is_called(&self, tool: &ToolDefinition, name: &str) -> bool {
         let own = match &tool.origin {
             Origin::Server { tool, .. } => Some(&**tool),
@@ -68,7 +68,7 @@ impl ToolNames {
     }
 
     /// Returns the index of the tool with this name: its name for models, as displayed, as defined by the server, or any
-    /// of them after `SERVER.`.
+    /// such name after `SERVER.`.
     pub(crate) fn choose(&self, tools: &[&ToolDefinition], name: &str) -> Result<usize, Failure> {
         let is_called = |tool: &ToolDefinition, name: &str| self.is_called(tool, name);
         let all = || tools.iter().enumerate();
@@ -89,7 +89,7 @@ impl ToolNames {
         }
     }
 
-    /// Returns the displayed names of tools with a similar name.
+    /// Returns the displayed names for tools with a similar name.
     pub(crate) fn similar(&self, tools: &[&ToolDefinition], name: &str) -> Vec<String> {
         let short: Vec<String> = tools.iter().map(|tool| clean_line(self.short(tool))).collect();
         let near = suggest::closest(name, short.iter().map(String::as_str));
@@ -97,7 +97,7 @@ impl ToolNames {
         displayed.map(|(_, name)| name).take(suggest::MAX_SUGGESTIONS).collect()
     }
 
-    /// Returns the displayed name of each tool. With several servers, a plain name would be ambiguous.
+    /// Returns each tool's displayed name. With several servers, a plain name would be ambiguous.
     fn displayed(&self, tools: &[&ToolDefinition]) -> Vec<String> {
         let is_alone = tools.windows(2).all(|pair| server_of(pair[0]) == server_of(pair[1]));
         let name = |tool: &&ToolDefinition| {
@@ -131,7 +131,7 @@ impl ToolNames {
     }
 }
 
-/// Returns the prefix of a server's tool names, as models see it.
+/// Returns the prefix before a server's tool names, as models see it.
 pub(crate) fn expand_prefix(prefix: &str, server: &Alias) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     prefix.replace("{alias}", server.as_str()).chars().map(legal).collect()
@@ -142,7 +142,7 @@ fn behind<'a>(tool: &ToolDefinition, name: &'a str) -> Option<&'a str> {
     name.strip_prefix(server_of(tool)?.as_str())?.strip_prefix('.')
 }
 
-/// Returns the server of a tool.
+/// Returns a tool's server.
 pub(crate) fn server_of(definition: &ToolDefinition) -> Option<&Alias> {
     match &definition.origin {
         Origin::Server { server, .. } => Some(server),
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the names of these servers, which have the default prefix, except for `demo`, which has none.
+    /// Returns names for these servers, which have the default prefix, except for `demo`, which has none.
     fn names() -> ToolNames {
         let server = |name: &str| ServerConfig::new(name, StdioServer::new("x", [""; 0]));
         let mut config = Config::new(["demo", "web", "files", "v1.2"].map(server));

@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 
 use crate::describe::schema::{SchemaRoot, alternatives, json_types, members, property, resolve};
 
-/// Maximum bytes of a nested name.
+/// Maximum nested name size in bytes.
 const LONGEST_NAME: usize = 500;
 
-/// Maximum depth of a nested name. The rest is one key.
+/// Maximum nested name depth. The rest is one key.
 const DEEPEST: usize = 32;
 
 /// One step into an argument.
@@ -18,11 +18,11 @@ enum Step {
     Index(usize),
 }
 
-/// The place of a value inside an argument.
+/// A value's path inside an argument.
 #[derive(Debug)]
 pub(crate) struct NestedArgument<'s> {
     steps: Vec<Step>,
-    /// The schema of the value, if known.
+    /// The value's schema, if known.
     pub(crate) schema: Option<&'s Value>,
 }
 
@@ -39,7 +39,7 @@ impl<'s> NestedArgument<'s> {
         Some(path)
     }
 
-    /// Adds the steps of `rest` and returns the schema of the value.
+    /// Adds the steps in `rest` and returns the value's schema.
     fn walk(&mut self, schema: Option<&'s Value>, root: &'s Value, rest: &str) -> Option<&'s Value> {
         let known = |name: &str| schema.and_then(|schema| declared(schema, root, name));
         let other = |name: &str| schema.and_then(|schema| undeclared(schema, root, name));
@@ -69,7 +69,7 @@ impl<'s> NestedArgument<'s> {
         });
     }
 
-    /// Sets the value in the arguments of a call. Returns the problem if another value is in its way.
+    /// Sets the value in a call's arguments. Returns the problem if another value is in its way.
     pub(crate) fn set(&self, arguments: &mut Arguments, value: Value) -> Result<(), String> {
         let mut whole = Value::Object(std::mem::take(arguments));
         let done = insert(&mut whole, &self.steps, value);
@@ -93,7 +93,7 @@ fn split_known<'n, 's>(
     })
 }
 
-/// Returns `true` if a value of this schema can be an object or a list.
+/// Returns `true` if the schema allows it to be an object or a list.
 fn is_container(schema: &Value, root: &Value) -> bool {
     let kinds = json_types(schema, root);
     kinds.is_empty() || kinds.iter().any(|kind| kind == "object" || kind == "array")
@@ -115,7 +115,7 @@ fn declared<'s>(schema: &'s Value, root: &'s Value, name: &str) -> Option<&'s Va
     parts(schema, root).find_map(field)
 }
 
-/// Returns the schema of an item, or of a field without a declared name.
+/// Returns the schema for an item, or for a field without a declared name.
 fn undeclared<'s>(schema: &'s Value, root: &'s Value, name: &str) -> Option<&'s Value> {
     let index = name.parse::<usize>().ok();
     parts(schema, root).find_map(|part| {
@@ -175,7 +175,7 @@ mod tests {
                 "text": {"type": "string"}, "any": {}}})
     }
 
-    /// Returns the arguments that set one name, and the type of its value.
+    /// Returns the arguments that set one name, and its value's type.
     fn set(name: &str) -> Option<(Value, Option<Value>)> {
         let schema = schema();
         let nested = NestedArgument::find(&schema, name)?;

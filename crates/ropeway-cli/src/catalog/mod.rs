@@ -1,4 +1,4 @@
-//! Tools and prompts of the connected servers, listed and resolved by name.
+//! Tools and prompts from the connected servers, listed and resolved by name.
 
 mod prompt;
 mod tool_list;

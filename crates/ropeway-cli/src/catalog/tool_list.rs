@@ -1,4 +1,4 @@
-//! Lists of tools: by server or by search, for people and as JSON.
+//! Tool lists: by server or by search, for people and as JSON.
 
 use anstyle::Style;
 use ropeway_bridge::ToolListing;
@@ -20,13 +20,13 @@ use crate::terminal::text::{clean, clean_line, cut, first_sentence, wrap};
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// Maximum results of a search.
+/// Maximum search results.
 const MOST_FOUND: usize = 10;
 
-/// Minimum score of a result, relative to the best. Below it are tools that share only a common word with the query.
+/// Minimum score relative to the best result. Below it are tools that share only a common word with the query.
 const RELEVANT: f64 = 0.35;
 
-/// Maximum columns of a description in a list.
+/// Maximum description width in a list, in columns.
 const LONGEST_SENTENCE: usize = 200;
 
 /// Lists the tools by server, or those that match a query.
@@ -46,7 +46,7 @@ pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
         let mut fields = Map::new();
         fields.insert("server".to_owned(), json!(status.server));
         fields.insert("status".to_owned(), json!(status.state));
-        // The former name of `status`.
+        // The earlier name for `status`.
         fields.insert("verdict".to_owned(), json!(status.state));
         if let Some(note) = &status.note {
             fields.insert("note".to_owned(), json!(note));
@@ -86,7 +86,7 @@ pub(crate) fn list(
     }
 }
 
-/// Lists the tools of a single server.
+/// Lists a single server's tools.
 pub(crate) fn one_server(
     session: &Session,
     listing: &ToolListing,
@@ -113,7 +113,7 @@ pub(crate) fn one_server(
     text + &note(status, width)
 }
 
-/// Lists the tools of one of several servers.
+/// Lists one server's tools, among several servers.
 pub(crate) fn group(session: &Session, listing: &ToolListing, status: &ServerStatus, width: usize) -> String {
     let there = matches!(status.state, ServerState::Ready { .. } | ServerState::Cached { .. });
     if !there {
@@ -129,7 +129,7 @@ pub(crate) fn group(session: &Session, listing: &ToolListing, status: &ServerSta
     text + &note(status, width)
 }
 
-/// Lists the cached tools of a server that is still connecting, or is not started because it failed the last time.
+/// Lists the cached tools for a server that is still connecting, or is not started because it failed the last time.
 pub(crate) fn remembered_group(
     session: &Session,
     status: &ServerStatus,
@@ -150,7 +150,7 @@ fn note(status: &ServerStatus, width: usize) -> String {
     status.note.as_deref().map(|note| faint(&wrap(&clean_line(note), width, 4))).unwrap_or_default()
 }
 
-/// Returns the number of tools hidden by name collisions.
+/// Returns how many tools name collisions hide.
 fn hidden(listing: &ToolListing, status: &ServerStatus) -> Option<usize> {
     let listed = listing.registry.of_server(&status.server).count();
     status.state.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
@@ -172,7 +172,7 @@ fn about(info: &ServerInfo) -> String {
     clean_line(&format!("{} {}", info.name, info.version))
 }
 
-/// Formats the heading of a single server: its configured name, or the name that it reports.
+/// Formats a single server's heading: its configured name, or the name that it reports.
 fn title(session: &Session, status: &ServerStatus, source: &ServerSource) -> String {
     let info = session.server_info(&status.server);
     let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
@@ -192,7 +192,7 @@ fn title(session: &Session, status: &ServerStatus, source: &ServerSource) -> Str
     }
 }
 
-/// Formats a tool in a list: signature and first sentence of the description.
+/// Formats a tool in a list: signature and the description's first sentence.
 fn among_many(session: &Session, tool: &ToolDefinition, width: usize) -> String {
     let server = server_of(tool).map_or("", Alias::as_str);
     let mut text = format!("  {}\n", brief(server, session.names.short(tool), tool, width.saturating_sub(2)));
@@ -202,7 +202,7 @@ fn among_many(session: &Session, tool: &ToolDefinition, width: usize) -> String 
     text
 }
 
-/// Formats a tool of a single server: signature, description and hints.
+/// Formats a single server's tool: signature, description and hints.
 fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
     let mut text = signature_as(name, tool, width);
     text.push('\n');
@@ -246,7 +246,7 @@ pub(crate) fn found_json(listing: &ToolListing, words: &str) -> Value {
     let hits = search(listing, words);
     let hits: Vec<Value> =
         hits.iter().map(|(tool, score)| json!({"score": score, "tool": tool.definition()})).collect();
-    // `found` is the former name of `matches`.
+    // `found` was the earlier name for `matches`.
     json!({"matches": hits, "found": hits, "servers": listing.statuses})
 }
 

@@ -1,4 +1,4 @@
-//! The configuration of a chat's agent, which is rebuilt when the model changes.
+//! A chat's agent configuration; the agent is rebuilt when the model changes.
 
 use ropeway_agent::{Agent, Approval, Approvals, ModelOptions, TurnLimits};
 use ropeway_bridge::Bridge;
@@ -14,7 +14,7 @@ use crate::connect::servers::ServerSource;
 use crate::connect::trace_variable::trace_parent;
 use crate::failure::Failure;
 
-/// Everything needed to build the agent of a chat.
+/// Everything needed to build a chat's agent.
 pub(crate) struct AgentConfig {
     pub(crate) provider: Provider,
     pub(crate) model: String,
@@ -22,7 +22,7 @@ pub(crate) struct AgentConfig {
     pub(crate) limits: TurnLimits,
     pub(crate) options: ModelOptions,
     pub(crate) rules: ApprovalArgs,
-    /// Approvals of this chat, shared by all of its agents.
+    /// The chat's approvals, shared by all of its agents.
     pub(crate) approvals: Approvals,
     pub(crate) bridge: Option<Bridge>,
     /// Sends questions to the user; `None` without a terminal.
@@ -31,7 +31,7 @@ pub(crate) struct AgentConfig {
     pub(crate) approval_store: Option<ApprovalStore>,
     /// Where stdio servers work, to show what a call replaces.
     pub(crate) local_folders: LocalFolders,
-    /// The origin of the server configuration.
+    /// Where the server configuration comes from.
     pub(crate) source: ServerSource,
 }
 

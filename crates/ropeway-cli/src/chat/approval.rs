@@ -1,4 +1,4 @@
-//! Rules for the approval of tool calls.
+//! Rules for approving tool calls.
 
 use std::collections::BTreeSet;
 
@@ -35,14 +35,14 @@ pub(crate) struct ApprovalArgs {
 }
 
 impl ApprovalArgs {
-    /// Adds the rules of the configuration file.
+    /// Adds the configuration file's rules.
     pub(crate) fn with_configured(mut self, configured: &ToolApproval) -> Self {
         self.configured = configured.clone();
         self
     }
 
-    /// Returns the policy for calls. Deny rules of any source win, then the command line over the configuration file, and within
-    /// each of them "ask" over "allow".
+    /// Returns the policy for calls. Deny rules from any source win, then the command line over the configuration file, and
+    /// within each source "ask" over "allow".
     pub(crate) fn policy(&self) -> Policy {
         let Self { allow, ask, deny, yes, configured, trust_hints: _ } = self;
         let denied = deny.iter().chain(&configured.deny);
@@ -61,8 +61,8 @@ impl ApprovalArgs {
 
 /// Returns a warning for each pattern that matches no tool, with suggestions.
 ///
-/// `unseen` are the servers whose tools are unknown, each with the prefix of its tool names. Patterns that may match one of
-/// their tools cause no warning.
+/// `unseen` are the servers whose tools are unknown, each with its tool name prefix. Patterns that may match one of their tools
+/// cause no warning.
 pub(crate) fn unmatched_warnings(policy: &Policy, tools: &[&ToolDefinition], unseen: &[(&str, String)]) -> Vec<String> {
     let is_unsure =
         |pattern: &ToolPattern| unseen.iter().any(|(alias, prefix)| pattern.may_match_server(alias, prefix));
@@ -135,7 +135,7 @@ pub(crate) fn exact_pattern(tool: &ToolDefinition) -> String {
     }
 }
 
-/// Escapes the special characters of a glob.
+/// Escapes a glob's special characters.
 pub(crate) fn escape_glob(name: &str) -> String {
     name.chars().fold(String::with_capacity(name.len()), |mut glob, c| {
         if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | ',' | '!' | '\\') {

@@ -11,7 +11,7 @@ use crate::terminal::text::fold;
 
 const NAME: Style = Style::new().bold();
 
-/// Maximum changes of a tool that are shown.
+/// Maximum tool changes that are shown.
 const MAX_CHANGES: usize = 12;
 
 /// Asks why a call is denied.
@@ -22,7 +22,7 @@ pub(super) const REASON_PROMPT: &str = "Reason (optional): ";
 pub(super) struct ApprovalChoices {
     /// The approval can be kept for later chats.
     pub(super) keep: bool,
-    /// The tool is annotated as read-only, so all read-only tools of its server can be allowed at once.
+    /// The tool is annotated as read-only, so all its server's read-only tools can be allowed at once.
     pub(super) read_only: bool,
     /// Some arguments are hidden.
     pub(super) show: bool,
@@ -107,7 +107,7 @@ impl Reply {
     }
 }
 
-/// The text of the question about a call.
+/// The question about a call, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApprovalQuestion {
     /// Text above the prompt.
@@ -140,7 +140,7 @@ impl ApprovalQuestion {
     }
 }
 
-/// Lists the changes of a tool since it was approved.
+/// Lists how a tool changed since it was approved.
 fn changes_text(name: &str, changes: &[String], width: usize) -> String {
     if changes.is_empty() {
         return String::new();

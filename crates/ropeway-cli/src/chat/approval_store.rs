@@ -20,16 +20,16 @@ use crate::trust::store::location;
 /// The directory below the state directory.
 const FOLDER: &str = "approvals";
 
-/// Maximum bytes of a file.
+/// Maximum file size in bytes.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Maximum characters of the project's name in a file name.
+/// Maximum length of the project's name in a file name, in characters.
 const MAX_NAME: usize = 40;
 
 /// Bytes of a path's digest in a file name.
 const DIGEST_BYTES: usize = 8;
 
-/// The kept approvals of a configuration file, in the format of `ropeway.lock`.
+/// A configuration file's kept approvals, in the `ropeway.lock` format.
 ///
 /// The project's own `ropeway.lock` is shared with others, who cannot use these approvals.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl ApprovalStore {
         let project = config.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let project: String = project.chars().filter(is_plain).take(MAX_NAME).collect();
-        // Not the digest of the text: paths that are not UTF-8 may look alike.
+        // The path's bytes, not its text: paths that are not UTF-8 may look alike.
         let digest = ring::digest::digest(&ring::digest::SHA256, config.as_os_str().as_bytes());
         let digest: String = digest.as_ref().iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
         Self { path: folder.join(format!("{project}-{digest}.json")) }
@@ -57,7 +57,7 @@ impl ApprovalStore {
         &self.path
     }
 
-    /// Adds the kept approvals to those of a chat.
+    /// Adds the kept approvals to the chat's approvals.
     pub(crate) fn restore(&self, approvals: &Approvals) -> Result<(), Failure> {
         let lock = self.read()?;
         for server in lock.servers() {
@@ -70,7 +70,7 @@ impl ApprovalStore {
         Ok(())
     }
 
-    /// Keeps the approval of a tool, which ends when its definition or its server changes.
+    /// Keeps a tool's approval, which ends when its definition or its server changes.
     pub(crate) fn keep(&self, definition: &ToolDefinition) -> Result<(), Failure> {
         let _held = lock_folder(self.path.parent().unwrap_or(Path::new("/")))?;
         let mut lock = self.read()?;

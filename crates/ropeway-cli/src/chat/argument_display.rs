@@ -1,6 +1,6 @@
-//! Arguments of a call as lines that a person reads before approving it.
+//! Call arguments as lines that a person reads before approving the call.
 //!
-//! Every line of a text stands behind a bar and invisible characters are escaped, so that no argument can pass for another one.
+//! Every line in a text stands behind a bar and invisible characters are escaped, so that no argument can pass for another one.
 
 use anstyle::{AnsiColor, Style};
 use ropeway_core::tool::Arguments;
@@ -13,13 +13,13 @@ use crate::terminal::text::{columns, counted, fold};
 /// Lines that are shown from the start and from the end.
 const SHOWN_LINES: (usize, usize) = (40, 20);
 
-/// Characters of each line that are shown from the start and from the end.
+/// Characters of a long line that are shown from its start and from its end.
 const SHOWN_CHARACTERS: (usize, usize) = (1500, 500);
 
 /// Nested values below this depth are shown as JSON.
 const MAX_DEPTH: usize = 16;
 
-/// Names of arguments that replace one text with another.
+/// Argument names that replace one text with another.
 const EDITS: [(&str, &str); 5] = [
     ("old_string", "new_string"),
     ("old_str", "new_str"),
@@ -28,17 +28,17 @@ const EDITS: [(&str, &str); 5] = [
     ("oldString", "newString"),
 ];
 
-/// The argument that replaces the content of a file, and that content.
+/// The argument that replaces a file's content, and that content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReplacedContent {
     pub(super) argument: String,
     pub(super) before: String,
 }
 
-/// The arguments of a call, rendered for a width.
+/// Call arguments, rendered for a width.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ArgumentText {
-    /// Changes of files and texts as differences; long arguments are shortened and state how much is hidden.
+    /// File and text changes as diffs; long arguments are shortened and state how much is hidden.
     pub(super) brief: String,
     /// Every argument in full.
     pub(super) whole: String,

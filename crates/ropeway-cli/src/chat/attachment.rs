@@ -12,19 +12,19 @@ use super::save_file::expand_home;
 use crate::failure::Failure;
 use crate::terminal::text::{clean_line, size};
 
-/// Maximum bytes of a text.
+/// Maximum text size in bytes.
 pub(super) const MAX_TEXT: usize = 10 << 20;
 
-/// Maximum bytes of an image or a PDF.
+/// Maximum image or PDF size in bytes.
 const MAX_MEDIA: usize = 32 << 20;
 
-/// Maximum bytes of all attachments of a prompt.
+/// Maximum total size of a prompt's attachments, in bytes.
 const MAX_TOTAL: usize = 64 << 20;
 
-/// Maximum attachments of a prompt.
+/// Maximum attachments per prompt.
 const MAX_FILES: usize = 100;
 
-/// Maximum bytes of a path after `@`.
+/// Maximum path length after `@`, in bytes.
 const MAX_PATH: usize = 4096;
 
 /// Characters that may follow a file name in a sentence.
@@ -40,11 +40,11 @@ const FILE_EXTENSIONS: [&str; 42] = [
     "sql", "svg", "toml", "ts", "tsv", "txt", "webp", "xlsx", "yaml", "yml",
 ];
 
-/// Extensions of images and PDFs.
+/// Image and PDF extensions.
 const MEDIA_EXTENSIONS: [&str; 12] =
     ["png", "jpg", "jpeg", "gif", "webp", "pdf", "heic", "heif", "avif", "bmp", "tif", "tiff"];
 
-/// The type of an attachment.
+/// An attachment's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -105,7 +105,7 @@ impl Attachment {
         Ok(Self { name, kind, bytes: length, part })
     }
 
-    /// Creates an attachment from the text of standard input.
+    /// Creates an attachment from standard input.
     pub(crate) fn standard_input(text: String) -> Self {
         let name = "standard input".to_owned();
         Self { bytes: text.len(), part: document(&name, text), kind: Kind::Text, name }
@@ -133,7 +133,7 @@ impl Attachment {
     }
 }
 
-/// Detects the type of a file from its content.
+/// Detects a file's type from its content.
 fn kind(bytes: &[u8]) -> Result<Kind, String> {
     let media = sniff_media_type(bytes);
     match media {
@@ -183,7 +183,7 @@ fn resource(name: &str, mime_type: Option<&str>, contents: ResourceContents) -> 
     })
 }
 
-/// Returns the parts of a message: the attachments, each with its name, and then the prompt.
+/// Returns the message parts: the attachments, each with its name, and then the prompt.
 pub(crate) fn compose(
     prompt: String,
     attachments: &[Attachment],
@@ -200,7 +200,7 @@ pub(crate) fn compose(
     let mut parts = Vec::new();
     for attachment in attachments {
         attachment.check(dialect)?;
-        // Text carries its name; not every provider passes on the names of images and PDFs.
+        // Text carries its name; not every provider passes on image and PDF names.
         if attachment.kind != Kind::Text {
             parts.push(ContentPart::text(format!("[attached file: {}]", attachment.name)));
         }
@@ -276,7 +276,7 @@ pub(super) fn begins_mention(before: Option<char>) -> bool {
     before.is_none_or(|before| before.is_whitespace() || OPENING.contains(&before))
 }
 
-/// Finds the mentions of a prompt.
+/// Finds a prompt's mentions.
 fn mentions(prompt: &str) -> Vec<Mention<'_>> {
     let mut found = Vec::new();
     let mut before = None;

@@ -1,4 +1,4 @@
-//! Tool calls as lines of text.
+//! Tool calls as text lines.
 
 use anstyle::{AnsiColor, Style};
 use ropeway_core::content::ContentPart;
@@ -17,13 +17,13 @@ const FAINT: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 
-/// Maximum characters of a tool name.
+/// Maximum tool name length in characters.
 const MAX_NAME: usize = 200;
 
-/// The prefix of tool names that models see.
+/// The prefix that tool names have for models.
 const MODEL_PREFIX: &str = "mcp_";
 
-/// Returns the name of a tool for people: `SERVER.TOOL`. Names that are not plain words are quoted.
+/// Returns a tool's name for people: `SERVER.TOOL`. Names that are not plain words are quoted.
 pub(crate) fn tool_name(tool: &str, origin: &Origin) -> String {
     let name = match origin {
         Origin::Server { server, tool } => format!("{}.{}", quote_name(server.as_str()), quote_name(tool)),
@@ -67,13 +67,13 @@ pub(crate) fn escaped(text: &str) -> String {
     })
 }
 
-/// Returns `true` if the line of a call shows all of its arguments.
+/// Returns `true` if a call's line shows all arguments.
 pub(super) fn is_complete(name: &str, arguments: &Arguments, summary: Option<&str>, width: usize) -> bool {
     let call = format!("{name}({})", format_arguments(&CallArguments::Object(arguments.clone())));
     summary.is_none() && columns(&call) <= width.saturating_sub(2)
 }
 
-/// Returns the line of a call that starts, with the tool's summary or else its arguments.
+/// Returns the line for a call that starts, with the tool's summary or else its arguments.
 pub(crate) fn started_line(name: &str, called_with: &CallArguments, summary: Option<&str>, width: usize) -> String {
     let call = match summary {
         Some(summary) => format!("{name}: {}", clean_line(summary)),
@@ -87,8 +87,8 @@ pub(crate) fn started_line(name: &str, called_with: &CallArguments, summary: Opt
     format!("{GOOD}●{GOOD:#} {styled}\n")
 }
 
-/// Returns the line of a finished call: its duration and the first line of its result. `name` is given if another line was
-/// printed since the call started.
+/// Returns the line for a finished call: its duration and the first line of its result. `name` is given if another line
+/// was printed since the call started.
 pub(crate) fn finished_line(envelope: &Envelope, name: Option<&str>, files: &[String], width: usize) -> String {
     let failed = envelope.meta.is_error || envelope.error.is_some();
     let (style, sign) = if failed { (BAD, '✗') } else { (GOOD, '✓') };
@@ -122,7 +122,7 @@ pub(crate) fn finished_line(envelope: &Envelope, name: Option<&str>, files: &[St
     line
 }
 
-/// Summarizes the result of a call in one line.
+/// Summarizes a call result in one line.
 fn summary(envelope: &Envelope) -> String {
     if let Some(error) = &envelope.error {
         let own = match &envelope.origin {
@@ -149,7 +149,7 @@ fn summary(envelope: &Envelope) -> String {
     }
 }
 
-/// Returns the first line that is not blank, and the number of further lines.
+/// Returns the first line that is not blank, and how many lines follow.
 fn first_line(text: &str) -> String {
     let text = clean(text);
     let mut lines = text.lines().map(clean_line).filter(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! Elicitation: a server's question, answered field by field.
+//! Elicitation: a server requests input, and the user answers field by field.
 //!
 //! See <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>.
 
@@ -20,24 +20,24 @@ const NAME: Style = Style::new().bold();
 /// Maximum bytes of a server's text that are shown.
 const MAX_TEXT: usize = 8 << 10;
 
-/// Maximum columns of a description within the prompt.
+/// Maximum width of a description within the prompt, in columns.
 const SHORT_DESCRIPTION: usize = 60;
 
-/// Maximum columns of the prompt for one field.
+/// Maximum width of a field's prompt, in columns.
 const MAX_PROMPT: usize = 500;
 
-/// Maximum fields of a form; longer forms are declined.
+/// Maximum fields per form; longer forms are declined.
 const MAX_FIELDS: usize = 50;
 
-/// Maximum questions of one server per turn or call; further ones are cancelled.
+/// Maximum requests per server during a turn or call; further ones are cancelled.
 pub(crate) const MAX_QUESTIONS: usize = 30;
 
 /// The answer to the server if a form is not submitted; `None` for Ctrl-C.
 type NoSubmission = Option<ElicitationAnswer>;
 
-/// Asks the user a server's question and sends the answer. Returns `false` for Ctrl-C.
+/// Asks the user for the input that a server requests, and sends the answer. Returns `false` for Ctrl-C.
 ///
-/// If the server withdraws the question, the prompt is closed with a message.
+/// If the server withdraws its request, the prompt is closed with a message.
 pub(crate) async fn answer(
     elicitation: &Elicitation,
     editor: &LineEditor,
@@ -58,7 +58,7 @@ pub(crate) async fn answer(
     is_given
 }
 
-/// Asks the user a server's question. Returns `None` for Ctrl-C.
+/// Asks the user for the requested input. Returns `None` for Ctrl-C.
 async fn ask(elicitation: &Elicitation, editor: &LineEditor) -> Option<ElicitationAnswer> {
     let server = clean_line(elicitation.server.as_str());
     print_to_user(&format!(
@@ -91,7 +91,7 @@ async fn ask(elicitation: &Elicitation, editor: &LineEditor) -> Option<Elicitati
     }
 }
 
-/// Returns the host of a URL that is safe to open in a browser, or why it is not.
+/// Returns a URL's host if the URL is safe to open in a browser, or why it is not.
 fn web_host(url: &str) -> Result<String, String> {
     if url.len() > MAX_TEXT {
         return Err(format!("the URL has {} bytes (maximum {MAX_TEXT})", url.len()));
@@ -106,7 +106,7 @@ fn web_host(url: &str) -> Result<String, String> {
     }
 }
 
-/// Returns at most [`MAX_TEXT`] bytes of a text.
+/// Returns at most the first [`MAX_TEXT`] bytes.
 fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_TEXT)]
 }
@@ -165,7 +165,7 @@ async fn confirm(editor: &LineEditor, prompt: &str) -> Result<(), NoSubmission> 
     }
 }
 
-/// One field of a form.
+/// A form field.
 #[derive(Clone, Debug, PartialEq)]
 struct Field {
     name: String,
@@ -238,7 +238,7 @@ impl Bounds {
     }
 }
 
-/// Returns `true` if the text has the shape of an email address.
+/// Returns `true` if the text looks like an email address.
 fn is_email(text: &str) -> bool {
     let parts = text.rsplit_once('@');
     !text.contains(char::is_whitespace) && parts.is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
@@ -254,7 +254,7 @@ fn fields(schema: &Value) -> Vec<Field> {
             let all = schema["oneOf"].as_array().or(schema["anyOf"].as_array())?;
             Some(all.iter().filter_map(named).collect::<Vec<Value>>())
         };
-        // The choices of a list are declared on its items.
+        // A list declares its choices on its items.
         let choices = |schema: &Value| schema["enum"].as_array().cloned().or_else(|| titled(schema));
         Field {
             name: name.clone(),

@@ -1,4 +1,4 @@
-//! The JSON Lines of `ropeway chat --json`.
+//! JSON Lines for `ropeway chat --json`.
 
 use ropeway_agent::TurnOutcome;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::print::write;
 use crate::secrets::redaction;
 
-/// The last line of a turn that ended.
+/// The last line after a turn.
 #[derive(Serialize)]
 pub(super) struct FinalLine<'a> {
     step: &'static str,
@@ -15,7 +15,7 @@ pub(super) struct FinalLine<'a> {
     outcome: &'a TurnOutcome,
 }
 
-/// The last line of a chat that failed.
+/// The last line after a failed chat.
 #[derive(Serialize)]
 struct FailedLine {
     step: &'static str,
@@ -29,13 +29,13 @@ impl<'a> FinalLine<'a> {
     }
 }
 
-/// Prints the failure of a chat as its last line.
+/// Prints a chat's failure as its last line.
 pub(crate) fn print_failed(failure: &Failure) -> Result<(), Failure> {
     let line = json_line(&FailedLine { step: "failed", error: failure.line(), exit: failure.exit() as u8 })?;
     write(&line).map(drop)
 }
 
-/// Returns a value as a redacted line of JSON.
+/// Returns a value as a redacted JSON line.
 pub(super) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
     let json = redaction::to_json(value, false)
         .map_err(|error| Failure::usage("could not write the result as JSON").caused_by(&error))?;

@@ -10,7 +10,7 @@ use super::attachment::begins_mention;
 use super::save_file::expand_home;
 use super::slash_parser;
 
-/// Maximum entries of a directory that are read.
+/// Maximum directory entries that are read.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Maximum candidates.
@@ -21,7 +21,7 @@ const MAX_CANDIDATES: usize = 200;
 pub(crate) struct ToolWord {
     /// `SERVER.TOOL`, which is inserted.
     pub(crate) dotted: String,
-    /// The server's own name of the tool.
+    /// The tool's own name on its server.
     pub(crate) own: String,
 }
 
@@ -105,8 +105,8 @@ fn files(path: &str, quote: Option<char>) -> Vec<Pair> {
     files.collect()
 }
 
-/// Returns the name of a file or a directory that starts with `start`. Hidden ones need a dot; names that could change the
-/// terminal, and files other than regular ones, are left out.
+/// Returns the name of a file or directory that starts with `start`. Hidden ones need a dot; names that could change the
+/// terminal are left out, and so are files other than regular ones.
 fn candidate(entry: &DirEntry, start: &str) -> Option<(String, bool)> {
     let name = entry.file_name().into_string().ok()?;
     let is_wanted = name.starts_with(start) && (start.starts_with('.') || !name.starts_with('.'));

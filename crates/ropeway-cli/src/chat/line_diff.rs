@@ -1,12 +1,12 @@
-//! The difference of two texts by lines, for the question about a call.
+//! Line diffs between two texts, for the question about a call.
 
 /// Unchanged lines shown before and after a change.
 const CONTEXT: usize = 3;
 
-/// Maximum pairs of lines that are compared. Larger texts are shown as one replacement.
+/// Maximum line pairs that are compared. Larger texts are shown as one replacement.
 const MAX_PAIRS: usize = 4_000_000;
 
-/// A line of a difference.
+/// A line in a diff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiffLine<'a> {
     Same(&'a str),

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::files::user_folders::state_folder;
 use crate::secrets::redaction;
 
-/// Maximum lines of the history.
+/// Maximum history lines.
 const MAX_HISTORY: usize = 1000;
 
 /// Time after which an open prompt handles signals.
@@ -44,9 +44,12 @@ const TYPING_PAUSE: Duration = Duration::from_millis(300);
 const MAX_PAUSES: usize = 20;
 
 /// The original terminal modes, while they are changed.
+///
+/// It is global because the watchdog and the signal handlers restore the terminal without access to the chat. The lock is held
+/// only while the modes are read or set, never during a prompt.
 static SAVED_MODES: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// The result of a prompt.
+/// What a prompt returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LineInput {
     /// One line, or several pasted at once.
@@ -61,6 +64,13 @@ pub(crate) enum LineInput {
 }
 
 /// A handle to the thread that reads lines.
+///
+/// [`start`](Self::start) spawns the thread, which owns the rustyline editors and blocks in them. Requests go through a channel
+/// and replies through a oneshot, so only one prompt is open at a time, and only the thread writes `open_prompt`. A dropped
+/// prompt future leaves the prompt open; [`close_prompt`](Self::close_prompt) ends it.
+///
+/// `startup` is locked before [`SAVED_MODES`], and neither across `.await`. Dropping the editor closes the channel: the thread
+/// ends after its open prompt, and is not joined.
 pub(crate) struct LineEditor {
     requests: mpsc::Sender<ReadRequest>,
     /// When the open prompt was shown.
@@ -138,7 +148,7 @@ impl LineEditor {
         self.read(prompt, PromptKind::Key { is_typing }).await
     }
 
-    /// Completes the names of these tools.
+    /// Completes these tool names.
     pub(crate) fn complete_tools(&self, tools: impl Fn() -> Vec<ToolWord> + Send + Sync + 'static) {
         let _ = self.tools.set(Box::new(tools));
     }
@@ -167,7 +177,7 @@ impl LineEditor {
     async fn read(&self, prompt: &str, kind: PromptKind) -> LineInput {
         drop(self.startup.lock().unwrap_or_else(PoisonError::into_inner).take());
         let (reply, read) = oneshot::channel();
-        // A stopped thread drops the sender, which is read as the end of input.
+        // A stopped thread drops the sender, which reads as end-of-file.
         let _ = self.requests.send(ReadRequest { prompt: prompt.to_owned(), kind, reply });
         read.await.unwrap_or(LineInput::End)
     }

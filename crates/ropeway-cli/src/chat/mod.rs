@@ -1,4 +1,4 @@
-//! A conversation with a model that uses the tools of a session's servers.
+//! A conversation with a model that uses the session's tools.
 
 mod agent_config;
 pub(crate) mod approval;

@@ -1,4 +1,4 @@
-//! The time before the first prompt of a chat: servers connect, and may need a sign-in.
+//! A chat before its first prompt: servers connect, and may need a sign-in.
 
 use std::time::Duration;
 

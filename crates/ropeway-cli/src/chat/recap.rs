@@ -1,11 +1,11 @@
-//! The last exchange of a conversation, shown when a chat continues it.
+//! A conversation's last exchange, shown when a chat continues it.
 
 use ropeway_core::message::{Conversation, Message};
 
 use super::undo::first_line;
 use crate::terminal::text::{clean, counted, cut, cut_words, wrap};
 
-/// Maximum lines of the reply.
+/// Maximum reply lines.
 const MAX_LINES: usize = 4;
 
 /// Returns the last message and the start of its reply.

@@ -1,4 +1,4 @@
-//! The content of a local file that a call replaces.
+//! The local file content that a call replaces.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use super::argument_display::ReplacedContent;
 
-/// Maximum bytes of a file.
+/// Maximum file size in bytes.
 const MAX_BYTES: usize = 512 << 10;
 
 /// Time limit for reading, since a network file system may hang.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Names of arguments with the path of a file.
+/// Argument names that hold a file path.
 const PATHS: [&str; 7] = ["path", "file_path", "filePath", "filepath", "file", "filename", "file_name"];
 
-/// Names of arguments with the new content of a file.
+/// Argument names that hold a file's new content.
 const CONTENTS: [&str; 6] = ["content", "contents", "file_text", "fileText", "new_content", "text"];
 
 /// Words in the names of tools that replace a file.
@@ -29,7 +29,7 @@ const VERBS: [&str; 6] = ["write", "create", "save", "update", "replace", "overw
 pub(crate) struct LocalFolders(Vec<(Alias, Vec<PathBuf>)>);
 
 impl LocalFolders {
-    /// Returns the working directory of each stdio server, and the directories that its arguments name. `folder` is the
+    /// Returns each stdio server's working directory, and the directories that its arguments name. `folder` is the
     /// default working directory.
     pub(crate) fn of(config: &Config, folder: &Path) -> Self {
         let folders = |server: &StdioServer| {
@@ -42,7 +42,7 @@ impl LocalFolders {
         Self(servers.collect())
     }
 
-    /// Returns the content that a call replaces: of a text file in a directory of the tool's server.
+    /// Returns the content that a call replaces, if it is a text file in a directory of the tool's server.
     pub(super) async fn replaced(&self, server: &Alias, tool: &str, arguments: &Arguments) -> Option<ReplacedContent> {
         let tool = tool.to_lowercase();
         if !VERBS.iter().any(|verb| tool.contains(verb)) || tool.contains("append") || tool.contains("insert") {
@@ -53,7 +53,7 @@ impl LocalFolders {
         };
         let ((_, path), (argument, _)) = (text(&PATHS)?, text(&CONTENTS)?);
         let (_, folders) = self.0.iter().find(|(alias, _)| alias == server)?;
-        // A server with directories of its own may resolve a relative path in any of them.
+        // A server with its own directories may resolve a relative path in any of them.
         if folders.len() > 1 && Path::new(path).is_relative() {
             return None;
         }
@@ -64,7 +64,7 @@ impl LocalFolders {
     }
 }
 
-/// Reads a text file, if it is in one of the directories after links are resolved.
+/// Reads a text file, if one of the directories contains it after links are resolved.
 fn read_within(path: &Path, folders: &[PathBuf]) -> Option<String> {
     let path = std::fs::canonicalize(path).ok()?;
     let is_inside = |folder: &PathBuf| std::fs::canonicalize(folder).is_ok_and(|folder| path.starts_with(folder));

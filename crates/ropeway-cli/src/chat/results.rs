@@ -1,4 +1,4 @@
-//! The latest results of tool calls, for `/expand`.
+//! The latest tool call results, for `/expand`.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::terminal::text::{clean, size};
 /// Maximum number of results.
 const MAX_RESULTS: usize = 50;
 
-/// Maximum bytes of all results, and of one.
+/// Maximum total size and maximum result size, in bytes.
 const MAX_TOTAL: usize = 16 << 20;
 const MAX_RESULT: usize = 1 << 20;
 
@@ -21,11 +21,11 @@ const MAX_RESULT: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Results {
     kept: VecDeque<ToolResult>,
-    /// Bytes of all results.
+    /// Total size in bytes.
     size: usize,
 }
 
-/// The result of one call, without control characters.
+/// A call result, without control characters.
 #[derive(Debug)]
 struct ToolResult {
     title: String,
@@ -35,7 +35,7 @@ struct ToolResult {
 }
 
 impl Results {
-    /// Adds the result of a call.
+    /// Adds a call result.
     pub(super) fn add(&mut self, name: &str, envelope: &Envelope) {
         let mut text = match (&envelope.error, render(envelope, None)) {
             (Some(error), _) => clean(&failure::chain_text(error.as_ref())),

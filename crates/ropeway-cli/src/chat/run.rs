@@ -1,4 +1,4 @@
-//! Runs a chat: one prompt, the lines of standard input, or an interactive terminal.
+//! Runs a chat: one prompt, lines from standard input, or an interactive terminal.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Handles each line of standard input as a message or a command.
+    /// Handles each line from standard input as a message or a command.
     pub(crate) async fn run_lines(mut self) -> Result<Exit, Failure> {
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
         let unreadable = |error| Failure::usage("could not read standard input").caused_by(&error);
@@ -139,7 +139,7 @@ impl Chat<'_> {
     }
 }
 
-/// Prints a failed end of a turn, its tokens, cost and duration.
+/// Prints how a turn failed, if it did, and its tokens, cost and duration.
 fn print_usage(outcome: &TurnOutcome, took: Duration) {
     if let Some(failure) = end_failure(&outcome.end) {
         say(&failure.render());
@@ -153,7 +153,7 @@ fn print_usage(outcome: &TurnOutcome, took: Duration) {
     say(&faint(&format!("{cancelled}{tokens}{cost}{}\n", format_duration(took))));
 }
 
-/// Prints a failed end of a turn and returns its exit code.
+/// Prints how a turn failed, if it did, and returns its exit code.
 fn exit_of(outcome: &TurnOutcome) -> Exit {
     end_failure(&outcome.end).map_or(Exit::Done, |failure| {
         say(&failure.render());

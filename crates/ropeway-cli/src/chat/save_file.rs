@@ -1,4 +1,4 @@
-//! Conversation files of `--save` and `/save`: JSON that `--resume` continues.
+//! Conversation files for `--save` and `/save`: JSON that `--resume` continues.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ fn parse(path: &Path, text: &str) -> Result<Conversation, Failure> {
     parse_at(path, text, 0)
 }
 
-/// Parses a conversation that starts after `lines` lines of a file.
+/// Parses a conversation. `lines` is how many lines precede it in the file.
 pub(super) fn parse_at(path: &Path, text: &str, lines: usize) -> Result<Conversation, Failure> {
     let read = ropeway_core::json::from_str(text)
         .map(|SavedConversation { system, messages }| Conversation { system, messages });
@@ -54,7 +54,7 @@ pub(crate) fn write(path: &Path, conversation: &Conversation) -> Result<(), Fail
     file::put(path, &(json + "\n"), file::PRIVATE)
 }
 
-/// Returns a redacted conversation as one line of JSON.
+/// Returns a redacted conversation as one JSON line.
 pub(super) fn to_line(conversation: &Conversation) -> Result<String, Failure> {
     let json = serde_json::to_value(conversation).and_then(|mut value| {
         redaction::redact_json(&mut value);

@@ -1,4 +1,4 @@
-//! Shows the steps of a turn as they happen.
+//! Shows a turn's steps as they happen.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -31,10 +31,20 @@ const WARNING: Style = AnsiColor::Yellow.on_default();
 /// Pause in an answer after which the status line is shown.
 const STATUS_DELAY: Duration = Duration::from_millis(500);
 
-/// Writes the steps of a turn to standard output and standard error.
+/// Shows a turn's steps on standard output and standard error.
+///
+/// The chat owns it and calls it from one task, so it needs no lock. The redaction filters and the
+/// renderers buffer text that is not final, and `open` tells which of the two streams has an
+/// unfinished line. That line must end before anything else is printed: [`end`](Self::end) flushes
+/// the buffers and writes the line break. Dropping the screen flushes nothing; a turn calls `end`
+/// when it finishes.
+///
+/// `last` is the call that printed the last line, if any. Its result then follows without the
+/// tool's name. Once the reader has closed standard output, [`is_closed`](Self::is_closed) returns
+/// `true` and the turn is cancelled.
 pub(crate) struct Screen {
     format: OutputFormat,
-    /// The directory of `--save-files`.
+    /// The directory from `--save-files`.
     folder: Option<PathBuf>,
     /// Redacts the model's text.
     text: StreamFilter,
@@ -48,7 +58,7 @@ pub(crate) struct Screen {
     is_streaming: bool,
     /// Running calls and their names.
     running: Vec<(CallId, String)>,
-    /// The call of the last printed line.
+    /// The call that printed the last line.
     last: Option<CallId>,
     /// The server statuses that were shown last.
     last_statuses: Vec<ServerStatus>,
@@ -56,7 +66,7 @@ pub(crate) struct Screen {
     reader: ReaderState,
 }
 
-/// The Markdown renderers of the model's text and reasoning.
+/// Markdown renderers for the model's text and reasoning.
 struct Renderers {
     text: Markdown,
     reasoning: Option<Markdown>,
@@ -163,19 +173,18 @@ impl Screen {
         status.during(&label, step).await
     }
 
-    /// Returns `true` if the last line on the terminal is that of this call.
+    /// Returns `true` if this call printed the last line on the terminal.
     pub(super) fn shows_call(&self, call: &CallId) -> bool {
         self.last.as_ref() == Some(call) && std::io::stderr().is_terminal()
     }
 
-    /// Clears the echo of Ctrl-C if it is alone on its line.
+    /// Clears the Ctrl-C echo if it is alone on its line.
     pub(crate) fn clear_echo(&self) {
         if self.open == OpenLine::Nothing {
             status::clear_line();
         }
     }
 
-    /// Shows a step.
     pub(crate) fn step(&mut self, step: &Step, help: &ServerAdvice, status: &Status) -> Result<(), Failure> {
         match (&self.format, step) {
             (_, Step::Text { text }) => {
@@ -225,7 +234,7 @@ impl Screen {
                 self.end()?;
                 self.warn(message);
             }
-            // Steps added in later versions of the library.
+            // Later library versions may add steps.
             _ => {}
         }
         Ok(())
@@ -242,7 +251,8 @@ impl Screen {
         Ok(())
     }
 
-    /// Returns a line for each file of a result, after saving it to the directory, if one is set.
+    /// Returns a line for each file in a result. Saves the file to the directory first, if one is
+    /// set.
     fn files(&self, envelope: &Envelope) -> Result<Vec<String>, Failure> {
         let folder = self.folder.as_ref().map(|path| SaveFolder::new(path, &envelope.tool));
         render_files(envelope.meta.content.iter(), folder.as_ref())
@@ -271,13 +281,12 @@ impl Screen {
         self.last_statuses = statuses.to_vec();
     }
 
-    /// Prints a warning.
     pub(crate) fn warn(&mut self, message: &str) {
         self.last = None;
         say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(&strip_model_prefix(message))));
     }
 
-    /// Ends a turn; writes the last line of JSON.
+    /// Ends a turn; writes the last JSON line.
     pub(crate) fn outcome(&mut self, outcome: &TurnOutcome) -> Result<(), Failure> {
         self.running.clear();
         self.last = None;
@@ -327,7 +336,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Marks the line of this text as finished.
+    /// Marks this text's line as finished.
     fn close(&mut self, what: OpenLine) {
         if self.open == what {
             self.set_open(OpenLine::Nothing);
@@ -397,7 +406,7 @@ impl Screen {
     }
 }
 
-/// Returns the width of standard error.
+/// Returns standard error's width.
 fn width() -> usize {
     terminal_width(&std::io::stderr()).unwrap_or(120)
 }

@@ -1,4 +1,4 @@
-//! Runs the slash commands that need no turn of the model.
+//! Slash commands that need no model turn.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 use crate::terminal::style::faint;
 use crate::terminal::text::{clean_line, columns, width};
 
-/// Time limit for listing the models of a provider.
+/// Time limit for listing a provider's models.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of models that `/model` lists.
@@ -89,7 +89,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Lists the models of the provider.
+    /// Lists the provider's models.
     async fn models(&self) -> Result<Vec<String>, Failure> {
         let listing = tokio::time::timeout(LISTING_TIMEOUT, self.agent_config.provider.models());
         match self.session.status.during("listing models", listing).await {

@@ -33,11 +33,11 @@ pub(crate) enum SlashCommand {
     Undo,
     /// Saves the conversation to a file.
     Save { file: PathBuf },
-    /// Continues the conversation of a file.
+    /// Continues the conversation in a file.
     Load { file: PathBuf },
     /// Starts an empty conversation.
     Clear,
-    /// Lists the models of the provider.
+    /// Lists the provider's models.
     Models,
     /// Switches to another model.
     Model {
@@ -45,7 +45,7 @@ pub(crate) enum SlashCommand {
         /// Skips the check that the provider has the model.
         force: bool,
     },
-    /// Shows the complete result of a call.
+    /// Shows a call's complete result.
     Expand {
         /// 1 is the latest one.
         number: usize,
@@ -56,7 +56,7 @@ pub(crate) enum SlashCommand {
     Quit,
 }
 
-/// The usage and the description of each command.
+/// Each command's usage and description.
 const COMMANDS: [(&str, &str); 13] = [
     ("/help", "show this help"),
     ("/tools [WORDS]", "list tools, or search them"),
@@ -73,12 +73,12 @@ const COMMANDS: [(&str, &str); 13] = [
     ("/quit", "leave the chat (also Ctrl-D)"),
 ];
 
-/// Returns the names of all commands, with the slash.
+/// Returns all command names, with the slash.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next())
 }
 
-/// Returns the text of `/help`.
+/// Returns the `/help` text.
 pub(super) fn help_text() -> String {
     let mut table = Table::new(&[], Overflow::Wrap);
     for (usage, what) in COMMANDS {

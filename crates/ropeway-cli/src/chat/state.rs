@@ -1,4 +1,4 @@
-//! The state of a chat, and saving it.
+//! A chat's state, and saving it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,6 +25,11 @@ use crate::output::print::say;
 use crate::terminal::style::faint;
 
 /// A conversation with a model.
+///
+/// The `chat` command owns it. It runs one turn at a time on the command's task, so it needs no lock. The approval policy and
+/// the server handlers send `questions` through a bounded channel; the turn answers them one after the other, and drops those
+/// that are pending when it is cancelled. A turn saves the conversation when it ends, also if it has failed or was cancelled.
+/// Dropping the chat saves nothing.
 pub(crate) struct Chat<'a> {
     pub(super) session: &'a Session,
     pub(super) agent_config: AgentConfig,
@@ -35,16 +40,16 @@ pub(crate) struct Chat<'a> {
     pub(super) answers: AnswerState,
     /// Files to send with the next message.
     attachments: Vec<Attachment>,
-    /// Number of Ctrl-C presses since the last line was typed.
+    /// Ctrl-C presses since the last line was typed.
     pub(super) interrupt_count: usize,
-    /// Number of questions per server in this turn.
+    /// Questions that each server asked in this turn.
     pub(super) question_counts: HashMap<Alias, usize>,
 }
 
 /// Where a conversation is saved.
 #[derive(Debug, Default)]
 pub(crate) struct SaveState {
-    /// The file of `--save`.
+    /// The `--save` file.
     pub(crate) file: Option<PathBuf>,
     /// The conversation store, unless it is disabled.
     pub(crate) saver: Option<ConversationSaver>,
@@ -109,7 +114,7 @@ impl<'a> Chat<'a> {
         Ok(self.begin_turn(vec![parts.into()]))
     }
 
-    /// Writes the conversation to the file of `--save` and to the store, up to the last reply: a message that failed must not be
+    /// Writes the conversation to the `--save` file and to the store, up to the last reply: a message that failed must not be
     /// sent again with the next one.
     pub(super) fn save_conversation(&mut self) -> Result<(), Failure> {
         let mut conversation = self.agent.history();
@@ -138,14 +143,14 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
-    /// Saves further turns as a new conversation of the store.
+    /// Saves further turns as a new stored conversation.
     pub(super) fn start_new_conversation(&mut self) {
         if let Some(saver) = &mut self.save_state.saver {
             saver.start_new_conversation();
         }
     }
 
-    /// Returns the name of the tool with which the model finds others, if they are too many to send.
+    /// Returns the name of the tool that the model searches with, if the tools are too many to send.
     pub(super) fn search_tool(&self) -> Option<String> {
         let (all, sent) = (self.agent.all_tools(), self.agent.tools());
         let is_unlisted = all.definitions().any(|definition| sent.get(&definition.name).is_none());
@@ -167,7 +172,7 @@ impl<'a> Chat<'a> {
         self.session.deadline.as_ref().is_some_and(|deadline| deadline.at() <= Instant::now())
     }
 
-    /// Restores the terminal and returns the failure of `--timeout`.
+    /// Restores the terminal and returns the `--timeout` failure.
     pub(super) fn deadline_failure(&self) -> Failure {
         line_editor::restore();
         let after =
@@ -176,7 +181,7 @@ impl<'a> Chat<'a> {
     }
 }
 
-/// Waits for the deadline of the command, forever if it has none.
+/// Waits for the command's deadline, forever if it has none.
 pub(super) async fn deadline_reached(session: &Session) {
     match &session.deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.at()).await,

@@ -21,7 +21,7 @@ const NOTE_DELAY: Duration = Duration::from_secs(3);
 /// Time that a socket has to send data. Some parent processes pass one and never close it.
 const SOCKET_TIMEOUT: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 
-/// The file type of standard input.
+/// Standard input's file type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A file or a pipe, which ends.

@@ -7,6 +7,9 @@ use crate::output::print::write;
 use crate::secrets::redaction;
 
 /// A user at an interactive terminal.
+///
+/// An interactive chat owns it and uses it on one task, so only that task reads keys. An open prompt reads
+/// Ctrl-C as a key; `interrupts` receives the signal while no prompt is open.
 pub(crate) struct TerminalUser {
     pub(crate) editor: LineEditor,
     /// Ctrl-C during a turn.

@@ -82,7 +82,7 @@ impl Chat<'_> {
         Ok(AfterTurn::Continue(Box::new(outcome)))
     }
 
-    /// Shows the steps of a turn and answers its questions until it ends or is cancelled.
+    /// Shows a turn's steps and answers its questions until it ends or is cancelled.
     async fn follow_turn(
         &mut self,
         turn: &mut Turn,
@@ -252,7 +252,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Names the option that would have allowed a call that was denied for lack of a terminal.
+    /// Names the option that would have allowed a call that was denied because no terminal could ask.
     fn print_approval_hint(&self, step: &Step) {
         let Step::CallFinished { envelope, .. } = step else { return };
         let tools = self.agent.all_tools();

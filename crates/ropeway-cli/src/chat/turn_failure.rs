@@ -1,11 +1,11 @@
-//! Failures of turns, for the user.
+//! Turn failures, for the user.
 
 use ropeway_agent::{AgentError, TurnEnd, TurnLimit};
 use ropeway_providers::{ProviderErrorKind, StopReason};
 
 use crate::failure::{Exit, Failure};
 
-/// Returns the failure of a turn without an outcome.
+/// Returns the failure for a turn without an outcome.
 pub(super) fn agent_failure(error: &AgentError) -> Failure {
     match error {
         AgentError::Provider { source, .. } => {
@@ -27,7 +27,7 @@ pub(super) fn agent_failure(error: &AgentError) -> Failure {
     }
 }
 
-/// Returns the failure of a turn that ended before the answer was complete.
+/// Returns the failure for a turn that ended before the answer was complete.
 pub(super) fn end_failure(end: &TurnEnd) -> Option<Failure> {
     let failure = |words: &str| Some(Failure::new(Exit::ToolError, words));
     match end {

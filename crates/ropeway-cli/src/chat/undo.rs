@@ -14,14 +14,14 @@ use crate::terminal::text::{clean_line, cut, width};
 pub(super) struct AnswerState {
     /// Number of messages up to the last reply.
     pub(super) answered: usize,
-    /// Number of messages after it, which no reply has followed.
+    /// Messages after it, which no reply has followed.
     unanswered: usize,
     /// Rejected messages that were removed from the conversation. `/retry` sends them again.
     removed: Vec<Message>,
 }
 
 impl AnswerState {
-    /// Returns the state of a conversation that was loaded.
+    /// Returns the state for a loaded conversation.
     pub(super) fn of(conversation: &Conversation) -> Self {
         let messages = &conversation.messages;
         let unanswered = messages.iter().rev().take_while(|message| matches!(message, Message::User { .. })).count();
@@ -32,7 +32,7 @@ impl AnswerState {
         self.unanswered > 0
     }
 
-    /// Counts the messages of a conversation after a turn.
+    /// Counts a conversation's messages after a turn.
     pub(super) fn update(&mut self, conversation: &Conversation) {
         let count = conversation.messages.len();
         if count != self.answered + self.unanswered {
@@ -80,8 +80,8 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Returns the failure of a turn, with the ways to go on. A message that the provider rejects would make all later requests
-    /// fail, so it is removed.
+    /// Returns the failure for a turn, with the ways to go on. A message that the provider rejects would make all later
+    /// requests fail, so it is removed.
     pub(super) async fn turn_failed(&mut self, error: &AgentError) -> Failure {
         let failure = agent_failure(error);
         if !self.is_interactive() || matches!(error, AgentError::NothingToAnswer) {
@@ -104,7 +104,7 @@ impl Chat<'_> {
     }
 }
 
-/// Returns the first line of a message, without its attachments.
+/// Returns a message's first line, without its attachments.
 pub(super) fn first_line(message: &Message) -> String {
     let text = match message {
         Message::User { content } => content.iter().rev().find_map(|part| part.as_text()).unwrap_or_default(),

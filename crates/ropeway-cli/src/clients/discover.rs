@@ -1,4 +1,4 @@
-//! The configuration files of other MCP clients.
+//! Other MCP clients' configuration files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use ropeway_config::{ConfigError, ForeignConfig, is_manifest, read_foreign_in, r
 
 use crate::failure;
 
-/// Project files of the clients, relative to the project directory.
+/// The clients' project files, relative to the project directory.
 const PROJECT_FILES: [&str; 6] = [
     ".mcp.json",
     ".cursor/mcp.json",
@@ -17,7 +17,7 @@ const PROJECT_FILES: [&str; 6] = [
     ".zed/settings.json",
 ];
 
-/// Maximum bytes of a client's file. Some clients store much else in the same file.
+/// Maximum client file size in bytes. Some clients store much else in the same file.
 const MAX_BYTES: usize = 64 << 20;
 
 /// A supported client.
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// Returns the possible paths of its files, user files first.
+    /// Returns its files' possible paths, user files first.
     pub(super) fn candidates(self, paths: &ClientPaths) -> Vec<PathBuf> {
         let config = |rest: &str| paths.configs.iter().map(|folder| folder.join(rest)).collect::<Vec<_>>();
         let home = |rest: &str| paths.home.iter().map(|home| home.join(rest)).collect::<Vec<_>>();
@@ -114,7 +114,7 @@ impl Client {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientPaths {
     home: Option<PathBuf>,
-    /// The configuration directories of each platform.
+    /// Each platform's configuration directories.
     configs: Vec<PathBuf>,
     codex: Option<PathBuf>,
     here: PathBuf,
@@ -138,7 +138,7 @@ impl ClientPaths {
 }
 
 impl ClientPaths {
-    /// Returns the project directory of a project file.
+    /// Returns a project file's project directory.
     fn project_of(&self, file: &Path) -> Option<PathBuf> {
         let file = std::path::absolute(file).ok()?;
         let project = PROJECT_FILES.iter().find_map(|below| {
@@ -157,7 +157,7 @@ impl ClientPaths {
     }
 }
 
-/// A file of a client with servers.
+/// A client's file that contains servers.
 #[derive(Debug)]
 pub(crate) struct ClientFile {
     /// The client, if known.
@@ -165,23 +165,23 @@ pub(crate) struct ClientFile {
     pub(crate) path: PathBuf,
     /// The servers, or why the file could not be read.
     pub(crate) servers: Result<ForeignConfig, String>,
-    /// The text of a discovered project file, which is untrusted.
+    /// A discovered project file's text, which is untrusted.
     pub(crate) project: Option<String>,
     /// The directory that its servers run in, if the file belongs to one.
     pub(super) directory: Option<PathBuf>,
 }
 
 impl ClientFile {
-    /// Returns the display name of the client.
+    /// Returns the client's display name.
     pub(crate) fn title(&self) -> &'static str {
         self.client.map_or("file", Client::title)
     }
 }
 
-/// Resolves `${workspaceFolder}` for the named servers of a file that belongs to no project.
+/// Resolves `${workspaceFolder}` for named servers in a file that belongs to no project.
 pub(crate) type Workspace<'a> = dyn FnMut(&Path, &[String]) -> Option<PathBuf> + 'a;
 
-/// Finds the files of these clients that contain servers.
+/// Finds these clients' files that contain servers.
 pub(crate) fn find(clients: &[Client], paths: &ClientPaths, workspace: &mut Workspace<'_>) -> Vec<ClientFile> {
     let mut found: Vec<ClientFile> = Vec::new();
     for client in clients {
@@ -219,7 +219,7 @@ pub(crate) fn open(
     ClientFile { client, path: path.to_owned(), servers, project: None, directory }
 }
 
-/// Returns the absolute directory of a file's servers: its project, or the directory of a manifest.
+/// Returns the absolute directory for a file's servers: its project, or a manifest's directory.
 fn directory(text: &str, path: &Path, paths: &ClientPaths) -> Option<PathBuf> {
     if !is_manifest(text, path) {
         return paths.project_of(path);
@@ -244,7 +244,7 @@ fn servers_in(
     }
 }
 
-/// Returns the first problem of a file and the number of others.
+/// Returns a file's first problem and the number of others.
 fn first_problem(error: &ConfigError) -> String {
     match &error.problems[..] {
         [] => failure::chain_text(error),

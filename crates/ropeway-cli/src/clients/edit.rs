@@ -1,11 +1,11 @@
-//! Edits of a client's file that keep every other byte.
+//! Edits that change a client's file and keep every other byte.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Text that replaces a range of another text. Ranges count bytes of the text before all edits.
+/// Text that replaces a range of another text. Ranges are byte offsets into the text before all edits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Edit {
     pub(crate) range: Range<usize>,
@@ -52,12 +52,12 @@ impl Edit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileProblem(pub(crate) String);
 
-/// The entries of a client's file.
+/// Edits entries in a client's file.
 pub(crate) trait EntryEditor {
     /// Returns the entry with this name, if the file has one.
     fn entry(&self, text: &str, name: &str) -> Result<Option<Value>, FileProblem>;
 
-    /// Returns the insertions that add an entry. The file must not have one of that name.
+    /// Returns the insertions that add an entry. The file must not have an entry with that name.
     fn add(&self, text: &str, name: &str, entry: &Value) -> Result<Vec<Edit>, FileProblem>;
 
     /// Returns the edits that remove an entry.

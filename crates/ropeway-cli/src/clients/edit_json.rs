@@ -1,4 +1,4 @@
-//! Entries in the JSON files of clients, which may have comments and trailing commas.
+//! Entries in clients' JSON files, which may have comments and trailing commas.
 
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use jsonc_parser::common::Ranged as _;
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::edit::{Edit, EntryEditor, FileProblem};
 
-/// Maximum nesting of a file.
+/// Maximum file nesting.
 const MAX_DEPTH: usize = 100;
 
-/// The indentation of a file that shows none.
+/// The indentation for a file that shows none.
 const INDENT: &str = "  ";
 
-/// The file of a client whose entries are members of one object.
+/// A client's file whose entries are members of one object.
 pub(crate) struct JsonEntries {
     /// The member with the entries: `mcpServers`.
     pub(crate) key: &'static str,
@@ -68,7 +68,7 @@ impl JsonEntries {
     }
 }
 
-/// Returns the object of a file, or `None` for an empty file.
+/// Returns a file's object, or `None` for an empty file.
 fn root(text: &str) -> Result<Option<Object<'_>>, FileProblem> {
     let options = ParseOptions {
         allow_comments: true,
@@ -102,7 +102,7 @@ fn member<'a, 'b>(text: &str, object: &'b Object<'a>, name: &str) -> Result<Opti
     Ok(first)
 }
 
-/// Returns the number of the line at a position.
+/// Returns the line number at a position.
 fn line_of(text: &str, position: usize) -> usize {
     text[..position].matches('\n').count() + 1
 }
@@ -129,7 +129,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Takes the indentation of the first member that begins a line.
+    /// Takes the indentation from the first member that begins a line.
     fn of(text: &str, root: &Object<'_>) -> Self {
         let start = root.properties.first().map_or(0, |member| member.start());
         let line = text[..start].rfind('\n').map(|newline| &text[newline + 1..start]);
@@ -153,7 +153,7 @@ fn insertions(
     let close = object.end() - 1;
     let Some(last) = object.properties.last() else {
         let is_empty = text[object.start() + 1..close].trim().is_empty();
-        // Comments stay in front of the member.
+        // Comments stay before the member.
         let at = if is_empty { object.start() + 1 } else { end_of_content(text, object.start() + 1, close) };
         let end = if text[at..close].contains('\n') { String::new() } else { format!("{newline}{outer}") };
         return vec![Edit::insert(at, format!("{newline}{inner}{member}{end}"))];
@@ -199,14 +199,14 @@ fn removal(text: &str, object: &Object<'_>, name: &str) -> Vec<Edit> {
         None => {
             let rest = &text[end..close];
             let space = rest.len() - rest.trim_start_matches([' ', '\t']).len();
-            // The line break behind the first member stays in front of the second one.
+            // The line break after the first member stays before the second one.
             let end = if rest[space..].starts_with(['\r', '\n']) { end } else { end + space };
             vec![Edit::remove(start.max(object.start() + 1)..end)]
         }
     }
 }
 
-/// Returns the position of the comma behind a member, past comments.
+/// Returns the position of the comma after a member, past comments.
 fn comma_after(text: &str, from: usize, to: usize) -> Option<usize> {
     pieces(text, from, to).find(|(_, piece)| *piece == ",").map(|(at, _)| at)
 }
@@ -259,7 +259,7 @@ fn pretty(value: &Value, indent: &str, depth: usize) -> String {
     }
 }
 
-/// Joins the lines of a formatted member.
+/// Joins a formatted member's lines.
 fn one_line(member: &str) -> String {
     let joined = member.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     joined.replace("{ ", "{").replace(" }", "}")

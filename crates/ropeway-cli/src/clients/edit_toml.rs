@@ -1,11 +1,11 @@
-//! Entries in the TOML file of a client.
+//! Entries in a client's TOML file.
 
 use serde_json::Value;
 use toml::Table;
 
 use super::edit::{Edit, EntryEditor, FileProblem};
 
-/// The file of a client whose entries are sub-tables of one table.
+/// A client's file whose entries are sub-tables of one table.
 pub(crate) struct TomlEntries {
     /// The table with the entries: `mcp_servers`.
     pub(crate) key: &'static str,
@@ -60,7 +60,7 @@ impl TomlEntries {
         if before == after && has_entry == is_added { Ok(()) } else { Err(unusual()) }
     }
 
-    /// Returns the lines of the table of an entry and of its sub-tables, with the blank line before each.
+    /// Returns the lines that an entry's table and sub-tables take, with the blank line before each.
     fn lines_of(&self, text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
         let mut found = Vec::new();
         let (mut at, mut start) = (0, None);
@@ -77,7 +77,7 @@ impl TomlEntries {
                     _ => {}
                 }
             }
-            // Comments and blank lines in front of the next table belong to that.
+            // Comments and blank lines before the next table belong to that table.
             let is_between = line.trim().is_empty() || (line.trim_start().starts_with('#') && blank.is_some());
             blank = if is_between { blank.or(Some(at)) } else { None };
             at += line.len();
@@ -93,7 +93,7 @@ fn parse(text: &str) -> Result<Table, FileProblem> {
     text.parse().map_err(|error: toml::de::Error| FileProblem(format!("invalid TOML: {}", error.message())))
 }
 
-/// Returns the parts of a table header.
+/// Returns a table header's parts.
 fn header(line: &str) -> Option<Vec<String>> {
     let line = line.trim();
     line.strip_prefix('[').filter(|rest| !rest.starts_with('['))?;
@@ -112,7 +112,7 @@ fn key(name: &str) -> String {
     if is_bare { name.to_owned() } else { quoted(name) }
 }
 
-/// Formats strings and lists of strings.
+/// Formats strings and string lists.
 fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -121,7 +121,8 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// Formats a basic string. Its escapes are a superset of those of JSON, which also escapes no delete character.
+/// Formats a basic string. JSON's escapes are a subset of TOML's, but JSON does not escape the delete
+/// character.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007F")
 }

@@ -1,4 +1,4 @@
-//! Entries of a client's YAML file.
+//! Entries in a client's YAML file.
 
 use ropeway_config::edit::{EditError, TextEdit, add_map_entry, map_entry, remove_map_entry};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::edit::{Edit, EntryEditor, FileProblem};
 use crate::failure;
 
-/// Entries of a top-level map.
+/// Entries in a top-level map.
 pub(super) struct YamlEntries {
     pub(super) key: &'static str,
 }

@@ -1,4 +1,4 @@
-//! The entry of ropeway in the files of other clients.
+//! Ropeway's entry in other clients' files.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use super::edit_yaml::YamlEntries;
 /// The member with the entries in the format that most clients share.
 pub(crate) const COMMON_KEY: &str = "mcpServers";
 
-/// Keys of a URL in the entries of clients.
+/// Keys that hold a URL in clients' entries.
 pub(crate) const URL_KEYS: [&str; 4] = ["url", "serverUrl", "httpUrl", "uri"];
 
-/// Keys of a command in the entries of clients.
+/// Keys that hold a command in clients' entries.
 pub(crate) const COMMAND_KEYS: [&str; 2] = ["command", "cmd"];
 
 /// Seconds that Goose waits for a response.
@@ -31,14 +31,14 @@ pub(crate) enum EntryForm {
     Http { url: String },
 }
 
-/// The file of a client that gets the entry.
+/// The client file that gets the entry.
 pub(crate) struct InstallTarget {
     pub(crate) path: PathBuf,
     pub(crate) editor: Box<dyn EntryEditor>,
 }
 
 impl InstallTarget {
-    /// Returns the file of a client: its own, or that of the project in the current folder, if the client has such files.
+    /// Returns a client's file: its own, or the project file in the current folder, if the client has such files.
     pub(crate) fn of(client: Client, paths: &ClientPaths, is_project: bool) -> Option<Self> {
         // Visual Studio Code moved servers from settings.json to mcp.json.
         let is_wanted = |path: &PathBuf| client != Client::Vscode || path.ends_with("mcp.json");
@@ -64,7 +64,7 @@ impl InstallTarget {
 }
 
 impl Client {
-    /// Returns the entry of this name for a client, or `None` if the client does not support the form.
+    /// Returns the entry with this name for a client, or `None` if the client does not support the form.
     pub(crate) fn entry(self, name: &str, form: &EntryForm) -> Option<Value> {
         if self == Self::Goose {
             return Some(goose_entry(name, form));
@@ -99,7 +99,7 @@ impl Client {
     }
 }
 
-/// Returns an extension of Goose (<https://github.com/block/goose/blob/main/crates/goose/src/agents/extension.rs>).
+/// Returns a Goose extension (<https://github.com/block/goose/blob/main/crates/goose/src/agents/extension.rs>).
 fn goose_entry(name: &str, form: &EntryForm) -> Value {
     let mut entry = match form {
         EntryForm::Stdio { command, args } => json!({"type": "stdio", "cmd": command, "args": args}),
@@ -113,8 +113,8 @@ fn goose_entry(name: &str, form: &EntryForm) -> Value {
 
 /// Returns `true` if an entry starts ropeway's gateway, or connects to one on this machine.
 ///
-/// The program may have any file name if `is_installed`: if its name or a record of the installation tells that the entry
-/// is ropeway's.
+/// The program may have any file name if `is_installed`: if its name or an installation record tells that the entry is
+/// ropeway's.
 pub(crate) fn is_own_entry(entry: &Value, is_installed: bool) -> bool {
     let command = COMMAND_KEYS.iter().find_map(|key| entry[*key].as_str());
     let serves_client = entry["args"][0] == "serve" && entry["args"][1] == "--stdio";
@@ -124,7 +124,7 @@ pub(crate) fn is_own_entry(entry: &Value, is_installed: bool) -> bool {
     is_gateway_command || url.and_then(local_gateway_port).is_some()
 }
 
-/// Returns the port of a URL that may be the one of a gateway on this machine.
+/// Returns a URL's port if it may belong to a gateway on this machine.
 pub(super) fn local_gateway_port(url: &str) -> Option<u16> {
     let url = url::Url::parse(url).ok()?;
     let is_local = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));

@@ -1,4 +1,4 @@
-//! Secrets of servers that the target file already has: literals become references, and missing values are imported.
+//! Secrets for servers that the target file already has: literals become references, and missing values are imported.
 
 use ropeway_config::Secret;
 use ropeway_config::edit;
@@ -11,7 +11,7 @@ use crate::secrets::literal::{self, ExtractedSecret, SecretNames};
 /// The changes for servers that the target file already has.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSecrets {
-    /// The text of the file, with literals replaced by references.
+    /// The file's text, with literals replaced by references.
     pub(crate) text: String,
     /// Variables to add to `.env`.
     pub(crate) taken: Vec<ExtractedSecret>,
@@ -20,7 +20,7 @@ pub(crate) struct KnownSecrets {
 }
 
 impl KnownSecrets {
-    /// Compares the known servers with those of other clients. `kept` is the content of `.env`, whose values never change.
+    /// Compares the known servers with those from other clients. `kept` is the `.env` content, whose values never change.
     pub(crate) fn find(
         text: &str,
         known: &[MergedServer],
@@ -102,7 +102,7 @@ fn is_same(ours: &RawServer, theirs: &RawServer) -> bool {
     ours.command == theirs.command && host(ours) == host(theirs)
 }
 
-/// Returns the variable in `ours` at the position of the placeholder in `theirs`: `Bearer ${TOKEN}` and `Bearer ${placeholder}`.
+/// Returns the variable in `ours` at the placeholder's position in `theirs`: `Bearer ${TOKEN}` and `Bearer ${placeholder}`.
 fn reference<'a>(ours: &'a str, theirs: &str, placeholder: &str) -> Option<&'a str> {
     let (before, after) = theirs.split_once(&format!("${{{placeholder}}}"))?;
     let middle = ours.strip_prefix(before)?.strip_suffix(after)?;

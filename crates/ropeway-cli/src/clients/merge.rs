@@ -1,4 +1,4 @@
-//! Merges the servers of several files, without duplicates.
+//! Merges servers from several files, without duplicates.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) struct MergedServer {
     pub(crate) server: RawServer,
     /// The comments above it.
     pub(crate) comments: Vec<String>,
-    /// Literal secrets of the other file.
+    /// Literal secrets from the other file.
     pub(crate) taken: Vec<ExtractedSecret>,
     /// The normalized server, for comparison.
     read: RawServer,
@@ -37,7 +37,7 @@ pub(crate) struct MergedServer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImportTarget<'a> {
     pub(crate) path: &'a Path,
-    /// The names of its existing servers.
+    /// Its existing servers' names.
     pub(crate) known: &'a [String],
     /// Resolves references.
     pub(crate) secrets: &'a Secrets,
@@ -50,8 +50,8 @@ impl Merged {
     }
 }
 
-/// Merges the servers of all files. Invalid servers are skipped with a note. Literal secrets are replaced by references to
-/// variables with these names; without names, they are kept.
+/// Merges the servers from all files. Invalid servers are skipped with a note. Literal secrets are replaced by references
+/// to variables with these names; without names, they are kept.
 pub(crate) fn merge<'a>(
     found: impl IntoIterator<Item = &'a ClientFile>,
     ours: ImportTarget<'_>,
@@ -64,7 +64,7 @@ pub(crate) fn merge<'a>(
         merging.notes.extend(foreign.warnings.iter().map(|warning| format!("{}: {warning}", file.title())));
         let wanted = |server: &&ForeignServer| only.is_empty() || only.contains(&server.server.alias);
         for server in foreign.servers.iter().filter(wanted) {
-            // A gateway that lists the servers of this file would be one of its own servers.
+            // A gateway that lists this file's servers would become its own server.
             if only.is_empty() && is_gateway(&server.server) {
                 let (alias, title) = (&server.server.alias, file.title());
                 let words = format!("skipped `{alias}` of {title}: it is a Ropeway gateway");
@@ -114,7 +114,7 @@ impl Merger<'_> {
         self.servers.push(MergedServer { server: ours, comments, taken, read, title });
     }
 
-    /// Returns the directory that the servers of a file run in, unless it is that of the target file.
+    /// Returns the directory that a file's servers run in, unless it is the target file's directory.
     fn directory_elsewhere(&self, file: &ClientFile) -> Option<String> {
         let target = std::path::absolute(self.ours.path).ok()?;
         let directory = file.directory.as_deref().filter(|directory| target.parent() != Some(directory))?;
@@ -190,8 +190,8 @@ fn is_gateway(server: &RawServer) -> bool {
     server.command.as_deref().is_some_and(starts) || server.url.as_ref().is_some_and(is_default_port)
 }
 
-/// Returns the problems of a server in a separate file. A server that cannot be reviewed is invalid, even if the variables
-/// of this process would make it valid.
+/// Returns a server's problems in a separate file. A server that cannot be reviewed is invalid, even if this process's
+/// variables would make it valid.
 fn problems(server: &RawServer, ImportTarget { path, secrets, .. }: ImportTarget<'_>) -> Vec<ConfigProblem> {
     let text = edit::write([(server, &[][..])]);
     let error = review(&text, path).err().or_else(|| Config::parse(&text, path, secrets).err());

@@ -1,4 +1,4 @@
-//! Servers of other MCP clients, such as Claude Desktop and Cursor.
+//! Servers from other MCP clients, such as Claude Desktop and Cursor.
 
 mod discover;
 mod edit;

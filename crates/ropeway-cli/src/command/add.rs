@@ -25,7 +25,7 @@ use crate::secrets::redaction;
 use crate::terminal::text::{clean, terminal_width, wrap};
 use crate::trust;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway add time -- uvx mcp-server-time
@@ -236,9 +236,9 @@ impl Add {
         Ok(server)
     }
 
-    /// Returns the `cwd` to write, unless it is the directory of the file. A server with an argument that exists below the
-    /// current directory runs there, except a package runner outside of the file's directory: it would execute packages of the
-    /// current directory from then on.
+    /// Returns the `cwd` to write, unless it is the file's directory. A server with an argument that exists below the current
+    /// directory runs there, except a package runner outside the file's directory: it would execute packages from the current
+    /// directory from then on.
     fn folder(&self, file: &Path) -> Result<Option<String>, Failure> {
         let here = std::env::current_dir()
             .map_err(|error| Failure::usage("could not determine the current directory").caused_by(&error))?;
@@ -318,7 +318,7 @@ fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Converts configuration problems to those of command-line options.
+/// Converts configuration problems to command-line option problems.
 fn mistyped(error: &ConfigError) -> Failure {
     let option_problem = |problem: &ConfigProblem| {
         let ConfigProblem { path, suggestion, .. } = problem;

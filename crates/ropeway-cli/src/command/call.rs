@@ -23,7 +23,7 @@ use crate::output::print::{json_text, print_bytes, print_paged_unredacted, print
 use crate::output::render_result::{SaveFolder, nothing_saved, render};
 use crate::terminal::pager::Pager;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway call chart --help
@@ -133,7 +133,7 @@ async fn call(
     let (mut questions, handlers) = CallQuestions::new(context.json, is_single);
     let offers_sign_in = questions.offer_sign_in();
     let remembered = RememberedTools::new(&servers);
-    // A server may ask for a sign-in while it connects, so questions are answered from the start.
+    // A server may ask for a sign-in while it connects, so requests are answered from the start.
     Session::with_early(servers.with_handlers(handlers), context, async |session| {
         let call = async {
             if is_single {
@@ -157,7 +157,7 @@ async fn call(
         } else {
             print_result(&envelope, TextMode::new(output.raw), folder.as_ref(), &context.pager)?;
             if envelope.meta.is_error {
-                // The text of the result may not make clear that the tool failed.
+                // The result text may not make clear that the tool failed.
                 say(&Failure::new(Exit::ToolError, format!("tool `{}` failed", shown_tool.name)).render());
             }
         }

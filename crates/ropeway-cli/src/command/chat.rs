@@ -269,7 +269,7 @@ impl Chat {
             .iter()
             .map(|entry| (entry.alias.clone(), expand_prefix(&entry.prefix, &entry.alias)))
             .collect();
-        // Bounded, so a server cannot queue questions without limit.
+        // Bounded, so a server cannot queue requests without limit.
         let (asks, mut questions) = mpsc::channel(MOST_WAITING);
         let desk = person.is_some().then_some(asks);
         let mut handlers = handlers(desk.clone());
@@ -404,7 +404,7 @@ impl Chat {
     }
 }
 
-/// Counts the tools at the start of a chat, when servers may still be connecting.
+/// Counts the tools when a chat starts and servers may still be connecting.
 fn known_tools(count: usize, is_loading: bool) -> String {
     match count {
         0 if is_loading => "tools still loading".to_owned(),
@@ -413,7 +413,7 @@ fn known_tools(count: usize, is_loading: bool) -> String {
     }
 }
 
-/// Returns the directory in which servers run by default, relative to that of the command.
+/// Returns the directory in which servers run by default, relative to the command's directory.
 fn file_folder(source: &ServerSource) -> &Path {
     match source {
         ServerSource::File(file) => file.parent().unwrap_or(Path::new("")),
@@ -421,7 +421,7 @@ fn file_folder(source: &ServerSource) -> &Path {
     }
 }
 
-/// Returns those servers of a continued conversation that are still configured.
+/// Returns a continued conversation's servers that are still configured.
 fn remembered_servers(servers: &Servers, names: &[String]) -> Vec<String> {
     if !matches!(servers.source, ServerSource::File(_) | ServerSource::Clients) {
         return Vec::new();
@@ -434,7 +434,7 @@ fn remembered_servers(servers: &Servers, names: &[String]) -> Vec<String> {
     known.into_iter().cloned().collect()
 }
 
-/// Returns the names of all tools, for completion.
+/// Returns all tool names, for completion.
 fn tool_words(registry: &Registry) -> Vec<ToolWord> {
     let word = |definition: &ToolDefinition| match &definition.origin {
         Origin::Server { server, tool } => ToolWord { dotted: format!("{server}.{tool}"), own: tool.to_string() },
@@ -443,10 +443,10 @@ fn tool_words(registry: &Registry) -> Vec<ToolWord> {
     registry.definitions().map(word).collect()
 }
 
-/// The conversation at the start of a chat.
+/// The conversation when a chat starts.
 #[derive(Default)]
 struct Resumed {
     conversation: Conversation,
-    /// The header of a stored conversation.
+    /// A stored conversation's header.
     header: Option<ConversationHeader>,
 }

@@ -1,4 +1,4 @@
-//! Preparation of `ropeway chat`: handlers, limits and the first message.
+//! Preparation for `ropeway chat`: handlers, limits and the first message.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -17,7 +17,8 @@ use crate::sign_in::offer::on_sign_in;
 use crate::terminal::style::faint;
 use crate::terminal::text::{terminal_width, wrap};
 
-/// How long a chat without a terminal waits after the first server is ready, without and with packages to download.
+/// Time after which a chat without a terminal starts once one server is ready, without and with packages to
+/// download.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -42,7 +43,7 @@ pub(super) fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
     })
 }
 
-/// Returns how long a chat without a terminal waits after the first server is ready.
+/// Returns the time after which a chat without a terminal starts once one server is ready.
 pub(super) fn patience(servers: &Servers) -> Duration {
     let may_download = |entry: &ServerEntry| match &entry.settings {
         ServerSettings::Known(config) => match &config.transport {
@@ -58,7 +59,7 @@ pub(super) fn interrupts() -> Result<Signal, Failure> {
     signal(SignalKind::interrupt()).map_err(|error| Failure::usage("could not listen for Ctrl-C").caused_by(&error))
 }
 
-/// Returns the message of `-p`.
+/// Returns the `-p` message.
 pub(super) fn message(prompt: &str) -> Result<String, Failure> {
     let mut text = prompt.to_owned();
     if prompt == "-" {

@@ -8,7 +8,7 @@ use crate::completion;
 use crate::failure::{Exit, Failure};
 use crate::output::print::print;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway completions bash > ~/.local/share/bash-completion/completions/ropeway

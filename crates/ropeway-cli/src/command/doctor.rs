@@ -66,7 +66,7 @@ impl Doctor {
         Ok(report.exit())
     }
 
-    /// Examines the servers of a file.
+    /// Examines a file's servers.
     async fn examine_configured(self, file: ConfigFile, context: CommandContext) -> Result<Exit, Failure> {
         let config = match file.parse() {
             Ok(config) => config,
@@ -112,7 +112,7 @@ fn aliases(servers: &Servers) -> String {
     servers.names().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the settings of a session with these servers.
+/// Returns the settings for a session with these servers.
 pub(super) fn examine_settings<'a>(
     servers: &Servers,
     locked: Option<&'a LoadedLock>,
@@ -134,7 +134,7 @@ pub(super) fn examine_settings<'a>(
     }
 }
 
-/// Returns the remaining time of `--timeout`, if set.
+/// Returns how much time `--timeout` leaves, if set.
 fn patience(context: &CommandContext) -> Option<Duration> {
     let deadline = context.deadline.as_ref()?;
     Some(deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN))

@@ -9,7 +9,7 @@ use crate::connect::command_context::CommandContext;
 use crate::connect::gateway_process;
 use crate::failure::{Exit, Failure};
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway down

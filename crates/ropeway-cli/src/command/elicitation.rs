@@ -1,4 +1,4 @@
-//! Questions during a call: prompts the user for input to servers and for sign-ins.
+//! Server requests during a call: prompts the user for input and for sign-ins.
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -25,7 +25,7 @@ use crate::terminal::style::{faint, warning};
 const MAX_WAITING: usize = 64;
 
 enum Question {
-    /// A server asks for input.
+    /// A server requests input.
     Input(Box<Elicitation>, oneshot::Sender<ElicitationAnswer>),
     /// A server needs a sign-in.
     SignIn(SignInQuestion),
@@ -77,14 +77,19 @@ impl Question {
     }
 }
 
-/// Handles elicitation requests during a call.
+/// Handles server requests during a call.
+///
+/// The command owns it and answers one request at a time in [`during`](Self::during). The handlers send
+/// requests through a channel that holds at most [`MAX_WAITING`], and write `declined`, which has a std
+/// mutex that is never held across `.await`. Dropping this closes the channel: later input requests are
+/// cancelled, and later sign-ins declined.
 pub(crate) struct CallQuestions {
     questions: mpsc::Receiver<Question>,
-    /// Servers whose requests were declined for lack of a terminal.
+    /// Servers whose requests were declined because no terminal could ask.
     declined: Arc<Mutex<Vec<Alias>>>,
     /// Set while a sign-in may be offered.
     offers_sign_in: Arc<AtomicBool>,
-    /// Number of Ctrl-C presses at prompts.
+    /// Ctrl-C presses at prompts.
     presses: usize,
     request_counts: HashMap<Alias, usize>,
 }
@@ -152,7 +157,7 @@ impl CallQuestions {
                 done = &mut call => break done,
                 Some(question) = self.questions.recv() => question,
             };
-            // The call of this request is over.
+            // The call behind this request is over.
             if question.is_over() || !self.may_ask(question.server()) {
                 question.cancel();
                 continue;
@@ -183,7 +188,7 @@ impl CallQuestions {
         self.explain(done).map(Some)
     }
 
-    /// Counts the requests of a server. Returns `false` above the maximum.
+    /// Counts a server's requests. Returns `false` above the maximum.
     fn may_ask(&mut self, server: &Alias) -> bool {
         let count = self.request_counts.entry(server.clone()).or_default();
         *count += 1;

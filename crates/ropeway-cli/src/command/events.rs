@@ -1,4 +1,4 @@
-//! `ropeway events`: prints events of servers.
+//! `ropeway events`: prints server events.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -41,10 +41,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shown for events that are not about a server.
 const OURSELVES: &str = "ropeway";
 
-/// Maximum columns of a server name.
+/// Maximum server name width in columns.
 const WIDEST_SERVER: usize = 20;
 
-/// Minimum columns of a message.
+/// Minimum message width in columns.
 const NARROWEST: usize = 20;
 
 /// Print the events of servers until Ctrl-C
@@ -124,7 +124,7 @@ impl Follow {
         let done = tokio::select! {
             done = follow => done,
             failure = start => Err(failure),
-            // The end of `--timeout` is success.
+            // Reaching `--timeout` is success.
             () = until_deadline(&context) => Ok(Exit::Done),
             // The next event may be far away, so the pipe is watched.
             () = reader_closed() => Ok(Exit::Done),
@@ -133,7 +133,7 @@ impl Follow {
         done
     }
 
-    /// Prints the events of a gateway until it stops.
+    /// Prints a gateway's events until it stops.
     async fn follow(&self, mut feed: EventFeed, context: &CommandContext) -> Result<Exit, Failure> {
         say("following the events of the running gateway\n");
         let began = Instant::now();
@@ -180,7 +180,7 @@ fn is_private(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| url.scheme() == "https" || is_loopback(&url))
 }
 
-/// The events of a gateway.
+/// A gateway's events.
 enum EventFeed {
     Url(String, GatewayEvents),
     Socket(Lines<BufReader<UnixStream>>),
@@ -224,14 +224,14 @@ impl EventFeed {
     }
 }
 
-/// Reads an event. One that was truncated, or of a newer gateway, is shown by its name.
+/// Reads an event. If it was truncated, or comes from a newer gateway, it is shown by its name.
 fn read_event(event: Value) -> Event {
     let server = event["server"].as_str().map(Alias::from);
     let message = event["event"].as_str().unwrap_or("unknown event").to_owned();
     serde_json::from_value(event).unwrap_or(Event::Warning { server, message })
 }
 
-/// Formats an event as a line of JSON, as in a log file.
+/// Formats an event as a JSON line, as in a log file.
 fn json_line(event: &Event, at: SystemTime) -> String {
     let mut line = json!({"time": timestamp(at)});
     if let (Some(line), Ok(Value::Object(event))) = (line.as_object_mut(), serde_json::to_value(event)) {
@@ -240,10 +240,10 @@ fn json_line(event: &Event, at: SystemTime) -> String {
     redaction::to_json(&line, false).unwrap_or_default() + "\n"
 }
 
-/// The layout of event lines.
+/// The layout for event lines.
 struct Layout {
     server: usize,
-    /// The width of the terminal.
+    /// The terminal's width.
     width: Option<usize>,
 }
 
@@ -266,7 +266,7 @@ impl Layout {
     }
 }
 
-/// Returns the icon of an event.
+/// Returns an event's icon.
 fn mark(event: &Event) -> StatusIcon {
     match event {
         Event::Ready { .. } | Event::ToolCalled { is_error: false, .. } | Event::Reloaded { .. } => StatusIcon::Good,

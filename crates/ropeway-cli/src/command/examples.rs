@@ -153,7 +153,7 @@ mod tests {
         all
     }
 
-    /// Returns the command lines below `Examples:` in the help of a command.
+    /// Returns the command lines below `Examples:` in a command's help.
     fn examples(command: &Command) -> Vec<String> {
         let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
         let help = help.unwrap_or_default();

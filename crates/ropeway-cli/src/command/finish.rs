@@ -1,4 +1,4 @@
-//! The end of a command: its output in a pager, its failure, and its deadline.
+//! How a command ends: its output in a pager, its failure, and its deadline.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -16,7 +16,7 @@ use crate::terminal::{hidden_input, pager, status};
 /// Delay after the deadline before the process is killed.
 const FORCE: Duration = Duration::from_millis(700);
 
-/// Prints the output of a command, in a pager if it is longer than the screen.
+/// Prints a command's output, in a pager if it is longer than the screen.
 pub(super) fn page(text: &str) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());
@@ -31,7 +31,7 @@ pub(super) fn page(text: &str) -> Result<(), Failure> {
     print_unredacted(text)
 }
 
-/// Prints the failure of a command and returns its exit code. `report` is shared with the watchdog, if one runs.
+/// Prints a command's failure and returns its exit code. `report` is shared with the watchdog, if one runs.
 pub(super) fn finish(done: Result<Exit, Failure>, is_document: bool, report: &Report) -> ExitCode {
     let exit = done.unwrap_or_else(|failure| {
         report.print_once(|| fail(&failure, is_document));
@@ -40,8 +40,12 @@ pub(super) fn finish(done: Result<Exit, Failure>, is_document: bool, report: &Re
     ExitCode::from(exit as u8)
 }
 
-/// The right to print the failure of a command, which the command and its watchdog share: both may notice a deadline at
-/// the same moment, and the first one prints. The lock is held while it prints.
+/// The right to print a command's failure, which the command and its watchdog thread share: both may notice a deadline at
+/// the same moment, and the first one prints.
+///
+/// Each side holds the lock while it prints. The command waits for the lock; the watchdog only tries to take it, since
+/// the command may be stuck while it prints. A watchdog that has printed never releases the lock, so the command waits
+/// until the process ends and cannot print a second failure.
 #[derive(Clone, Default)]
 pub(super) struct Report(Arc<Mutex<bool>>);
 
@@ -55,7 +59,7 @@ impl Report {
     }
 
     /// Prints unless the command has begun to, which may be stuck at that. Returns `true` if it printed; the command then
-    /// waits for the end of the process.
+    /// waits until the process ends.
     fn print_last(&self, print: impl FnOnce()) -> bool {
         let mut is_printed = match self.0.try_lock() {
             Ok(is_printed) => is_printed,
@@ -98,7 +102,7 @@ pub(super) fn watch(deadline: Deadline, is_document: bool, report: Report) {
         }
         std::process::exit(Exit::Timeout as i32);
     });
-    // Without a thread, the deadline of the runtime still applies.
+    // Without a thread, the runtime's deadline still applies.
     drop(watchdog);
 }
 

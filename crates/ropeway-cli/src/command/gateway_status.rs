@@ -17,7 +17,7 @@ use crate::connect::servers::ServerSource;
 use crate::failure::{Exit, Failure};
 use crate::terminal::text::{clean_line, width};
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway status
@@ -64,7 +64,7 @@ impl GatewayStatus {
     }
 }
 
-/// Returns the files of the gateway for the configuration file in use, if there is one.
+/// Returns the gateway files for the configuration file in use, if it exists.
 pub(super) fn files_in_use(config: Option<PathBuf>) -> Result<Option<GatewayFiles>, Failure> {
     config.or_else(find_path).map(|path| GatewayFiles::of(&path)).transpose()
 }
@@ -100,7 +100,7 @@ pub(super) fn render_servers(servers: &[ServerStatus], source: &ServerSource) ->
     servers.iter().map(line).collect()
 }
 
-/// Returns the JSON of a running gateway.
+/// Returns a running gateway's status as JSON.
 pub(super) fn summary_json(info: Option<&GatewayInfo>, status: &RunningStatus) -> Value {
     let mut summary = json!({ "running": true });
     if let Some(info) = info {

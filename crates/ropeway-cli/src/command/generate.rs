@@ -19,7 +19,7 @@ use crate::secrets::redaction;
 use crate::terminal::style::warning;
 use crate::terminal::text::{clean_line, counted};
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway generate ts github --output src/github.ts
@@ -31,7 +31,7 @@ Examples:
 The output depends on the tools of the server only, so it can be committed and compared. An existing file is replaced if \
 this command has written it.";
 
-/// Mode of scripts, subject to the umask.
+/// File mode for scripts, subject to the umask.
 const EXECUTABLE: u32 = 0o777;
 
 /// Write a typed client or a script for a server's tools
@@ -66,7 +66,7 @@ impl Generate {
             self.check_output(path)?;
         }
         let mut servers = self.server.own_servers(&context)?.maybe_only(self.name.as_deref())?.eager();
-        // A gateway has a name and a version of its own.
+        // A gateway has its own name and version.
         servers.may_use_gateway = false;
         let alias = single(&servers)?;
         let options = self.script_options(&servers);
@@ -89,7 +89,7 @@ impl Generate {
         Ok(Exit::Done)
     }
 
-    /// Takes a URL, a command or the path of a program in the place of a server's name, as other commands do.
+    /// Accepts a URL, a command or a program's path in place of a server's name, as other commands do.
     fn take_bare_server(&mut self) {
         let options = &mut self.server;
         if options.stdio.is_some() || options.url.is_some() || options.config.is_some() {
@@ -124,7 +124,7 @@ impl Generate {
     ) -> Result<ServerInterface, Failure> {
         let tool = |definition: &ToolDefinition| {
             let name = session.names.short(definition);
-            // A server of the command line has no configured name.
+            // A command-line server has no configured name.
             let call_name = match source {
                 ServerSource::Line => name.to_owned(),
                 ServerSource::File(_) | ServerSource::Clients | ServerSource::Demo => session.names.dotted(definition),
@@ -147,7 +147,7 @@ impl Generate {
         Ok(ServerInterface { alias: alias.to_string(), title: title.trim().to_owned(), options, tools })
     }
 
-    /// Returns the options of `ropeway call` that a script passes, without secrets.
+    /// Returns the `ropeway call` options that a script passes, without secrets.
     fn script_options(&self, servers: &Servers) -> Vec<String> {
         let options = &self.server;
         let mut words: Vec<String> = Vec::new();

@@ -18,13 +18,13 @@ use crate::terminal::text::{clean_line, columns, cut, fold, terminal_width, wrap
 
 const FAINT: Style = Style::new().dimmed();
 
-/// Maximum lines of server output shown.
+/// Maximum server output lines shown.
 const SERVER_LINES: usize = 5;
 
 /// Columns omitted on narrow terminals, in order: version, era, protocol, latency, tools.
 const LEAST_IMPORTANT: [usize; 5] = [6, 2, 3, 4, 5];
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway health
@@ -122,7 +122,7 @@ fn heading(mark: StatusIcon, server: &ServerHealth, words: &str, width: usize) -
     format!("{style}{sign}{style:#}{}", text.trim_start().strip_prefix(sign).unwrap_or(&text))
 }
 
-/// Formats the problem of a server, its output and advice.
+/// Formats a server's problem, its output and advice.
 fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String {
     if advice.is_starting(&server.server) {
         return format!("\n{}", heading(StatusIcon::Half, server, STARTING, width));
@@ -160,7 +160,7 @@ fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String
         }
     };
     if !server.is_healthy() {
-        // The error may repeat the last line of output.
+        // The error may repeat the last output line.
         let cause = server.last_error.as_deref().unwrap_or_default();
         let is_new = |said: &&String| !said.trim().is_empty() && !cause.contains(said.trim());
         let said: Vec<&String> = server.stderr.iter().filter(is_new).collect();

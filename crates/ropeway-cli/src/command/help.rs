@@ -1,11 +1,11 @@
-//! The help of the program, with its commands in groups.
+//! The program's help, with its commands in groups.
 
 use std::fmt::Write as _;
 
 use anstyle::Style;
 use clap::Command;
 
-/// The style of headings and names, as in other help texts.
+/// The style for headings and names, as in other help texts.
 const HEADING: Style = Style::new().bold().underline();
 const NAME: Style = Style::new().bold();
 
@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Setup", &["config", "trust", "lock", "completions", "man", "demo-server"]),
 ];
 
-/// Lists the commands of the program in groups instead of one list.
+/// Lists the program's commands in groups instead of one list.
 pub(super) fn in_groups(command: Command) -> Command {
     let longest = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or_default();
     let mut groups = String::new();

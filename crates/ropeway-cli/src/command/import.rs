@@ -23,7 +23,7 @@ use crate::terminal::text::{clean_line, terminal_width, wrap};
 use crate::trust;
 use crate::trust::{TrustMode, TrustReview, trust_command};
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway import --dry-run
@@ -198,13 +198,13 @@ impl Import {
         Ok(())
     }
 
-    /// Returns the servers skipped for lack of a workspace directory.
+    /// Returns the servers that were skipped because they need a workspace directory.
     fn left_out<'a>(&self, found: &'a ClientFile) -> impl Iterator<Item = &'a String> {
         let names = found.servers.iter().flat_map(|foreign| &foreign.without_workspace);
         names.filter(|name| self.only.is_empty() || self.only.contains(name))
     }
 
-    /// Returns `${workspaceFolder}` for a file outside of a project: from the option, or from the user.
+    /// Returns `${workspaceFolder}` for a file outside a project: from the option, or from the user.
     fn workspace_of(&self, context: &CommandContext, file: &Path, servers: &[String]) -> Option<PathBuf> {
         let wanted = |name: &&String| self.only.is_empty() || self.only.contains(name);
         let servers: Vec<String> =
@@ -237,14 +237,14 @@ impl Import {
         Ok(clients::find(clients, &environment, &mut workspace))
     }
 
-    /// Returns the servers of a file to import.
+    /// Returns the servers to import from a file.
     fn selected<'a>(&self, found: &'a ClientFile) -> impl Iterator<Item = &'a RawServer> {
         let is_wanted = |name: &String| self.only.is_empty() || self.only.contains(name);
         let servers = found.servers.iter().flat_map(|foreign| &foreign.servers).map(|one| &one.server);
         servers.filter(move |server| is_wanted(&server.alias))
     }
 
-    /// Checks that every name of `--only` exists.
+    /// Checks that every `--only` name exists.
     fn check_names(&self, found: &[ClientFile]) -> Result<(), Failure> {
         let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
         let left_out = found.iter().flat_map(|found| self.left_out(found)).map(String::as_str);
@@ -264,8 +264,8 @@ impl Import {
     }
 }
 
-/// Reviews all servers of a file as they would be written to `path`, including those that `--only` excludes: trust
-/// covers the whole file. Reads no other files.
+/// Reviews all servers in a file as they would be written to `path`, including those that `--only` excludes: trust covers the
+/// whole file. Reads no other files.
 fn review_all(found: &ClientFile, path: &Path, mut names: SecretNames) -> Result<ConfigReview, Failure> {
     let secrets = Secrets::unread();
     let ours = ImportTarget { path, known: &[], secrets: &secrets };

@@ -1,4 +1,4 @@
-//! The report of `ropeway import`.
+//! The `ropeway import` report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const FAINT: Style = Style::new().dimmed();
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// The result of an import.
+/// What an import did.
 pub(super) struct ImportReport<'a> {
     pub(super) target: &'a ConfigTarget,
     pub(super) found: &'a [ClientFile],
@@ -27,7 +27,7 @@ pub(super) struct ImportReport<'a> {
     pub(super) other: Vec<String>,
     /// The file with the secrets.
     pub(super) secrets_file: Option<PathBuf>,
-    /// Secrets of servers already in the file.
+    /// Secrets that belong to servers already in the file.
     pub(super) of_known: Vec<ExtractedSecret>,
     /// The warning about `secrets_file`.
     pub(super) warning: Option<String>,
@@ -149,7 +149,7 @@ impl ImportReport<'_> {
         let is_written = !self.dry_run && self.is_changed;
         let moved: BTreeSet<&str> = self.of_known.iter().map(|taken| taken.name.as_str()).collect();
         let found: Vec<Value> = self.found.iter().map(found).collect();
-        // `found` is the former name of `sources`.
+        // `found` was the earlier name for `sources`.
         json!({
             "file": self.target.path, "written": is_written, "sources": found, "found": found,
             "servers": servers, "notes": self.merged.notes, "missing": self.missing, "secrets_file": self.secrets_file,
@@ -167,7 +167,7 @@ pub(super) fn short(path: &Path) -> String {
     }
 }
 
-/// Lists the variables of secrets.
+/// Lists the variables that hold secrets.
 pub(super) fn secrets_in_words(taken: &[ExtractedSecret]) -> String {
     let names: BTreeSet<String> = taken.iter().map(|taken| format!("`{}`", taken.name)).collect();
     Vec::from_iter(names).join(", ")

@@ -27,7 +27,7 @@ use crate::secrets::literal;
 use crate::terminal::text::{clean, escape_invisible};
 use crate::trust::TrustMode;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway install claude-desktop
@@ -41,7 +41,7 @@ Examples:
 The client starts `ropeway serve --stdio` with the configuration file in use. With --http, it connects to a running \
 `ropeway serve`; Claude Desktop does not support that in its file.";
 
-/// The default name of the entry.
+/// The entry's default name.
 const NAME: &str = "ropeway";
 
 /// Time to wait for a gateway that may be running.
@@ -110,7 +110,7 @@ impl ValueEnum for InstallClient {
     }
 }
 
-/// A change of the client's file.
+/// A change to the client's file.
 struct Change {
     after: String,
     /// The entry that is added or removed.
@@ -135,7 +135,7 @@ impl Install {
             return Err(Failure::usage("`mcp-json` changes no file").hint("try it without `--remove` and `--project`"));
         }
         let servers = self.servers(context)?;
-        // Cursor's entries have no keys of their own.
+        // Cursor's entries have no additional keys.
         let entry = self.entry(Client::Cursor, &servers)?;
         print_json(&json!({COMMON_KEY: {self.name.as_str(): entry}}))?;
         Ok(Exit::Done)
@@ -179,7 +179,7 @@ impl Install {
         }
         self.report(client, context, &target, is_changed.then_some(&change.entry))?;
         for note in notes.iter().filter(|_| !context.json).map(|note| format!("{note}\n")) {
-            // The output of a dry run is the entry.
+            // A dry run outputs the entry.
             if self.dry_run { say(&note) } else { print(&note)? }
         }
         Ok(Exit::Done)
@@ -246,7 +246,7 @@ impl Install {
         }
     }
 
-    /// Returns the servers of the gateway. A project file must be trusted, since the client starts its servers.
+    /// Returns the gateway's servers. A project file must be trusted, since the client starts its servers.
     fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
         let servers = options.own_servers(context)?;
@@ -297,7 +297,7 @@ impl Install {
         Ok(EntryForm::Stdio { command: text(program)?, args })
     }
 
-    /// Reports the change of an entry, if any. Without other entries of the file: they may contain secrets.
+    /// Reports how an entry changed, if it did. Leaves out the file's other entries: they may contain secrets.
     fn report(
         &self,
         client: Client,
@@ -334,7 +334,7 @@ impl Install {
     }
 }
 
-/// Returns the target of a project file that a symbolic link places outside of the current folder.
+/// Returns a project file's target if a symbolic link places it outside the current folder.
 fn leads_outside(path: &Path) -> Option<PathBuf> {
     let project = std::env::current_dir().and_then(std::fs::canonicalize).ok()?;
     // The file and its folder may not exist yet.
@@ -346,12 +346,12 @@ fn leads_outside(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns the text of a file without its byte order mark.
+/// Returns a file's text without its byte order mark.
 fn without_bom(text: &str) -> &str {
     text.strip_prefix(BOM).unwrap_or(text)
 }
 
-/// Checks the name of an entry.
+/// Checks an entry's name.
 fn entry_name(name: &str) -> Result<String, &'static str> {
     if name.trim().is_empty() {
         Err("the name is empty")
@@ -372,7 +372,7 @@ fn local_address(config: &Config) -> Option<SocketAddr> {
     Some(address).filter(|address| address.port() != 0)
 }
 
-/// Returns the URL of the gateway.
+/// Returns the gateway's URL.
 fn url(config: &Config, profile: Option<&str>) -> Result<String, Failure> {
     let address = local_address(config).ok_or_else(|| {
         Failure::usage(format!("`gateway.listen` is `{}`, which has no fixed URL", config.gateway.listen))

@@ -10,10 +10,10 @@ use crate::files::file;
 use crate::files::user_folders::state_folder;
 use crate::trust::sha256;
 
-/// The insertions of one installation. They contain no text of the file itself.
+/// What one installation inserted. It contains no text from the file itself.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct InstallRecord {
-    /// The SHA-256 of the file after the installation.
+    /// The file's SHA-256 after the installation.
     after: String,
     /// The insertions.
     edits: Vec<Edit>,
@@ -26,13 +26,13 @@ impl InstallRecord {
         Self { after: sha256(after), edits, is_created }
     }
 
-    /// Reads the record of an entry, if it belongs to the current text of the file.
+    /// Reads an entry's record, if it belongs to the file's current text.
     pub(super) fn read(path: &Path, name: &str, text: &str) -> Option<Self> {
         let record: Self = serde_json::from_str(&file::read(&record_path(path, name)?).ok()??).ok()?;
         (record.after == sha256(text)).then_some(record)
     }
 
-    /// Returns `true` if an entry of this name was installed, even if the file was changed later.
+    /// Returns `true` if an entry with this name was installed, even if the file was changed later.
     pub(super) fn exists(path: &Path, name: &str) -> bool {
         record_path(path, name).is_some_and(|record| record.is_file())
     }
@@ -50,7 +50,7 @@ impl InstallRecord {
         }
     }
 
-    /// Removes the record of an entry.
+    /// Removes an entry's record.
     pub(super) fn delete(path: &Path, name: &str) {
         if let Some(record) = record_path(path, name) {
             // It may not exist.

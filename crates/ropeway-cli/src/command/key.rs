@@ -1,4 +1,4 @@
-//! `ropeway key`: creates, lists, changes and revokes the keys of gateway clients.
+//! `ropeway key`: creates, lists, changes and revokes gateway client keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::table::{Cell, Overflow, Table};
 use crate::terminal::text::terminal_width;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway key new alice
@@ -237,7 +237,7 @@ impl Set {
     }
 }
 
-/// Returns the failure of a command that names no key.
+/// Returns the failure for a command that names no key.
 fn unknown_key(name: &str, keys: &[ClientKey]) -> Failure {
     let failure = Failure::usage(format!("unknown key `{name}`"));
     match suggest::did_you_mean(name, keys.iter().map(|key| key.name.as_str())) {

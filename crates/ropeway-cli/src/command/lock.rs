@@ -1,4 +1,4 @@
-//! `ropeway lock`: accepts the tool definitions of the servers.
+//! `ropeway lock`: accepts the servers' tool definitions.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -21,10 +21,10 @@ use crate::output::print::{print, print_json, say};
 use crate::terminal::style::{faint, warning};
 use crate::terminal::text::{cut, escape_invisible};
 
-/// Maximum columns of a description.
+/// Maximum description width in columns.
 const DESCRIPTION: usize = 200;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway lock
@@ -70,7 +70,7 @@ struct Review {
     reached: Vec<(Alias, Vec<ToolDefinition>)>,
     /// The unavailable servers.
     unreached: Vec<ServerStatus>,
-    /// Servers of the lock that were removed from the configuration.
+    /// Locked servers that were removed from the configuration.
     removed: Vec<Alias>,
     differences: Vec<Difference>,
     /// Available commands without tools that the lock does not contain.
@@ -180,7 +180,7 @@ impl Review {
         Self { reached, unreached, removed, differences, added, sandboxes, sandbox_differences }
     }
 
-    /// Compares the sandboxes of all servers. Those of unavailable servers are reported if they are wider, and never accepted.
+    /// Compares all sandboxes. Those of unavailable servers are reported if they are wider, and never accepted.
     fn with_sandboxes(mut self, contents: &Contents, mut sandboxes: Vec<(Alias, Option<Sandbox>)>) -> Self {
         let is_reached = |alias: &Alias| self.reached.iter().any(|(reached, _)| reached == alias);
         let compared =

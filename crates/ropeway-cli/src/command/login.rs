@@ -25,10 +25,10 @@ use crate::terminal::text::clean_line;
 /// Time limit for connecting to a server without a sign-in.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Maximum bytes of a pasted line.
+/// Maximum pasted line length in bytes.
 const MAX_LINE: u64 = 128 << 10;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway login github
@@ -124,7 +124,7 @@ impl Login {
         done.unwrap_or_else(|_| Err(timeout_failure(target, limit)))
     }
 
-    /// Connects to a server that offers no sign-in. Returns the failure of the sign-in unless the server accepts everybody.
+    /// Connects to a server that offers no sign-in. Returns the sign-in failure unless the server accepts everybody.
     async fn check_open(
         &self,
         target: &SignInTarget,
@@ -184,7 +184,7 @@ enum UserInput {
 
 impl UserInput {
     fn new(json: bool) -> Self {
-        // The prompt of the editor goes to standard output.
+        // The editor's prompt goes to standard output.
         if !json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
             Self::Editor
         } else {
@@ -192,7 +192,7 @@ impl UserInput {
         }
     }
 
-    /// Reads one line. Returns `None` at the end of input and for Ctrl-C.
+    /// Reads one line. Returns `None` for end-of-file and for Ctrl-C.
     async fn line(&self, prompt: &str, status: &Status) -> Option<String> {
         let _paused = status.pause();
         match self {

@@ -17,7 +17,7 @@ use crate::sign_in::target::{SignInTarget, configured_targets};
 use crate::terminal::style::warning;
 use crate::terminal::text::clean_line;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway logout github
@@ -27,7 +27,7 @@ Examples:
 
 The tokens are revoked at the authorization server if it supports revocation, and are always removed from this machine.";
 
-/// Time limit for the revocation of one sign-in.
+/// Time limit for revoking one sign-in.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Sign out of a server
@@ -52,7 +52,7 @@ pub(super) struct Logout {
 /// A sign-in that was removed.
 struct Removed {
     server: String,
-    /// The name of the server in the configuration.
+    /// The server's name in the configuration.
     name: Option<String>,
     account: Option<String>,
     /// What the authorization server did; `None` if it did not respond, or if the tokens could not be read.
@@ -97,7 +97,7 @@ impl Logout {
     }
 }
 
-/// Returns the stored sign-ins of a server, or all.
+/// Returns a server's stored sign-ins, or all.
 async fn listed(store: &TokenStore, target: Option<&SignInTarget>) -> Result<Vec<(String, Option<String>)>, Failure> {
     let list = store.list().await.map_err(|error| store_failure(&error))?;
     let is_wanted = |entry: &CredentialsSummary| target.is_none_or(|target| target.is_of(&entry.server));
@@ -157,7 +157,7 @@ fn describe(revocation: Option<&Revocation>, expires_at: Option<SystemTime>, now
     }
 }
 
-/// Returns the JSON of a sign-in that was removed. `revoked` is `null` if the authorization server has no revocation.
+/// Returns a removed sign-in as JSON. `revoked` is `null` if the authorization server has no revocation.
 fn document(removed: &Removed) -> Value {
     let of = |read: fn(&Revocation) -> Option<bool>| removed.revocation.as_ref().map_or(Some(false), read);
     let is_revoked = of(|revocation| {

@@ -1,4 +1,4 @@
-//! `ropeway man`: prints the man page, or writes the pages of all commands.
+//! `ropeway man`: prints the man page, or writes a page for every command.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::CommandLine;
 use crate::failure::{Exit, Failure};
 use crate::output::print::print_bytes;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway man | man -l -

@@ -238,7 +238,6 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
 }
 
 impl CommandLine {
-    /// Runs the command.
     fn run(self) -> ExitCode {
         if let Some(Command::DemoServer) = self.command {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
@@ -278,7 +277,7 @@ impl CommandLine {
         // The gateway that `up` starts outlives it.
         let is_detached = matches!(self.command, Some(Command::Up(_)));
         if !is_detached {
-            // Orphaned processes of servers become children of this process and end with it.
+            // Orphaned server processes become children of this process and end with it.
             let _ = become_subreaper();
         }
         // Without signal handlers, the normal shutdown still ends the servers.

@@ -87,7 +87,8 @@ impl Read {
     }
 }
 
-/// Returns the failure of a read. A resource that the server does not list is unknown, as if no server lists it.
+/// Returns the failure for a read. A resource that the server does not list is unknown, as if no server lists
+/// it.
 async fn read_failure(
     session: &Session,
     alias: &Alias,
@@ -128,7 +129,7 @@ fn bare(parts: &[ContentPart]) -> Option<String> {
     }
 }
 
-/// Returns the server of a resource: the only one, the one that lists it, or the one with a matching template.
+/// Returns a resource's server: the only one, the one that lists it, or the one with a matching template.
 async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
     let listed = match session.single() {
         Some(alias) => vec![(alias.clone(), true)],

@@ -29,7 +29,7 @@ pub(super) struct Resources {
     server: ServerOptions,
 }
 
-/// The resources of one server.
+/// One server's resources.
 struct ServerResources {
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,

@@ -164,7 +164,7 @@ impl Tools {
     }
 }
 
-/// Prints the tools of each server as soon as it is ready.
+/// Prints each server's tools as soon as it is ready.
 async fn print_as_they_arrive(
     session: &Session,
     remembered: &RememberedTools,
@@ -193,7 +193,7 @@ async fn print_as_they_arrive(
     .await
 }
 
-/// Prints the names of the tools of each server as soon as it is ready.
+/// Prints each server's tool names as soon as it is ready.
 async fn print_names_as_they_arrive(session: &Session, remembered: &RememberedTools) -> Result<(), Failure> {
     let is_remembered = |at: usize| remembered.get(at).is_some();
     arrival::for_each_ready(session, true, is_remembered, |servers| {
@@ -234,7 +234,7 @@ async fn select(session: &Session, servers: &Servers, selectors: &[Selector]) ->
     Ok(selected)
 }
 
-/// Returns the tools of this name, of all servers.
+/// Returns the tools with this name, from all servers.
 async fn tools_named(session: &Session, servers: &Servers, name: &str) -> Result<Vec<CheckedTool>, Failure> {
     let listing = session.listing();
     let is_named = |tool: &&CheckedTool| session.names.is_called(tool.definition(), name);

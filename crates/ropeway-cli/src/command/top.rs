@@ -1,4 +1,4 @@
-//! `ropeway top`: live request statistics of a gateway.
+//! `ropeway top`: a gateway's live request statistics.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -17,22 +17,22 @@ use crate::secrets::redaction;
 use crate::terminal::duration;
 use crate::terminal::text::{clean_json, terminal_width};
 
-/// Time limit of one request.
+/// Time limit per request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Shortest time between two updates.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The variable with the key of a gateway that requires one.
+/// The variable that holds the key for a gateway that requires one.
 pub(super) const KEY: &str = "ROPEWAY_KEY";
 
 /// Moves to the top left corner and clears the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
-/// Rows of the table without a terminal.
+/// Table rows without a terminal.
 const ROWS: usize = 20;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway top
@@ -147,7 +147,7 @@ impl Source {
     }
 }
 
-/// Returns the key of a gateway, if the variable is set.
+/// Returns the gateway key, if the variable is set.
 pub(super) fn key() -> Option<Secret> {
     std::env::var(KEY).ok().filter(|key| !key.is_empty()).map(Secret::new)
 }
@@ -156,7 +156,7 @@ fn not_running() -> Failure {
     Failure::new(Exit::Unreachable, "no gateway is running").hint("try `ropeway up`, or `ropeway top URL`")
 }
 
-/// Returns the failure of a request for the statistics or events of a gateway.
+/// Returns the failure for a request that asks a gateway for statistics or events.
 pub(super) fn url_failure(url: &str, what: &str, error: &StatsError) -> Failure {
     let shown = redaction::redact(url).into_owned();
     match error {

@@ -1,4 +1,4 @@
-//! The view of `ropeway top`: what happened between two counts of a gateway.
+//! The `ropeway top` view: what happened between two counts from a gateway.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::terminal::text::{clean_line, cut};
 
 const ERROR: Style = AnsiColor::Red.on_default();
 
-/// Columns omitted on narrow terminals, in order: p50, number of requests, server, requests per second, errors.
+/// Columns omitted on narrow terminals, in order: p50, request count, server, requests per second, errors.
 const LEAST_IMPORTANT: [usize; 5] = [4, 2, 0, 1, 3];
 
-/// The lines above the rows: two of totals, an empty one and the header.
+/// The lines above the rows: two with totals, an empty one and the header.
 const HEAD_LINES: usize = 5;
 
 /// The requests within a period.
@@ -33,7 +33,7 @@ pub(super) struct Window {
     rows: Vec<Row>,
 }
 
-/// The requests of one method for one tool.
+/// Requests with the same method and tool.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     server: String,
@@ -44,7 +44,7 @@ struct Row {
 }
 
 impl Window {
-    /// Returns all requests since the start of the gateway.
+    /// Returns all requests since the gateway's start.
     pub(super) fn since_start(stats: &GatewayStats) -> Self {
         Self::new(stats, Duration::from_millis(stats.uptime_ms), stats.operations.iter().map(Row::new).collect())
     }
@@ -82,7 +82,7 @@ impl Window {
         }
     }
 
-    /// Returns the requests of one server, or of all.
+    /// Returns one server's requests, or all.
     fn total(&self, server: Option<&str>) -> Row {
         let mut total = Row {
             server: server.unwrap_or_default().to_owned(),
@@ -128,7 +128,7 @@ impl Row {
     }
 }
 
-/// Formats a view within a number of columns and rows.
+/// Formats a view that fits these columns and rows.
 pub(super) fn render(window: &Window, width: Option<usize>, rows: usize) -> String {
     let total = window.total(None);
     let latency = |share| total.quantile(share).map_or_else(|| "-".to_owned(), format_duration);

@@ -17,7 +17,7 @@ use crate::terminal::table::{Cell, Overflow, Table};
 use crate::terminal::text::{escape_invisible, terminal_width};
 use crate::trust::{self, TrustMode, TrustReview, TrustStatus, TrustStore, TrustStoreError, TrustSubject};
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway trust
@@ -130,12 +130,12 @@ fn accept(named: Option<PathBuf>, is_agreed: bool, context: &CommandContext) -> 
     Ok(Exit::Done)
 }
 
-/// Returns the user files of other clients that the command is about: the named one, or all without a configuration file, with
-/// those of the project.
+/// Returns the other clients' files to review: the named user file, or all files, also the project's, if there is no
+/// configuration file.
 fn selected_clients<'a>(found: &'a ClientServers, named: Option<&Path>) -> Vec<&'a ServerFile> {
     let is_alone = named.is_some() || config_paths::find_path().is_none();
     let files = found.select(named).into_iter();
-    // A named project file of another client is reviewed like any other file.
+    // Another client's project file is reviewed like any other file if it is named.
     files.filter(|file| is_alone && (named.is_none() || !file.is_project())).collect()
 }
 

@@ -25,7 +25,7 @@ use crate::output::print::{print, print_json, say};
 use crate::terminal::text::clean_line;
 use crate::trust::TrustMode;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway up
@@ -127,7 +127,7 @@ async fn start(
             gateway_process::stop(files).await?;
             Outcome::Restarted
         }
-        // The files of a process that was killed.
+        // A killed process has left its files behind.
         Err(GatewayProblem::NotRunning) => {
             files.remove();
             Outcome::Started
@@ -147,7 +147,7 @@ async fn start(
     Ok((outcome, status))
 }
 
-/// Returns the files of the gateway for a configuration file.
+/// Returns the gateway files for a configuration file.
 fn files_of(servers: &Servers) -> Result<GatewayFiles, Failure> {
     match &servers.source {
         ServerSource::File(path) => GatewayFiles::of(path),

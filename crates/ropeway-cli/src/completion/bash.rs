@@ -1,7 +1,7 @@
 //! Parses a bash command line and quotes candidates for it.
 //!
-//! Bash replaces only the text after the last character of `COMP_WORDBREAKS` or after an open quote, and inserts candidates
-//! without quoting them.
+//! Bash replaces only the text after the last `COMP_WORDBREAKS` character or after an open quote, and inserts candidates without
+//! quoting them.
 
 /// Characters that are special to bash outside quotes.
 const SPECIAL: &str = " \t\"'\\$`&|;<>()[]{}*?!#~^";
@@ -11,7 +11,7 @@ const SPECIAL: &str = " \t\"'\\$`&|;<>()[]{}*?!#~^";
 pub(super) struct Line {
     /// The unquoted words; the last one is incomplete.
     pub(super) words: Vec<String>,
-    /// The length of the part of the last word that bash keeps, in unquoted bytes.
+    /// How many unquoted bytes of the last word bash keeps.
     kept: usize,
     /// The open quote.
     quote: Option<char>,

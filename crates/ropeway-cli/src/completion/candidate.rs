@@ -2,10 +2,10 @@
 
 use crate::terminal::text::{cut, first_sentence};
 
-/// Maximum columns of a description.
+/// Maximum description width in columns.
 const MAX_DESCRIPTION: usize = 60;
 
-/// A possible completion of the current word.
+/// A possible completion for the current word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) value: String,

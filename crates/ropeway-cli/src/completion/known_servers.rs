@@ -1,4 +1,4 @@
-//! The servers of a command line and their cached tools, prompts and resources, without starting a server.
+//! A command line's servers and their cached tools, prompts and resources, without starting a server.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
 use crate::trust::{TrustMode, VARIABLE};
 
-/// The servers of a command line.
+/// A command line's servers.
 #[derive(Default)]
 pub(super) struct KnownServers {
     entries: Vec<ServerEntry>,
     names: Option<ToolNames>,
-    /// The directory of the cache; `None` for an untrusted file, of which only server names are used.
+    /// The cache directory; `None` for an untrusted file, whose server names alone are used.
     memory: Option<PathBuf>,
 }
 
 impl KnownServers {
-    /// Reads the configuration of the command line. A broken one has no servers.
+    /// Reads the command line's configuration. A broken one has no servers.
     pub(super) fn load(walk: &CommandWords<'_>, words: &[String]) -> Self {
         let option = |name: &str| walk.value(name, words).map(str::to_owned);
         let options = ServerOptions {
@@ -71,19 +71,19 @@ impl KnownServers {
         Some(Self { entries, names, memory: default_cache_dir().filter(|_| is_trusted) })
     }
 
-    /// Returns the names of the servers.
+    /// Returns the server names.
     pub(super) fn names(&self) -> Vec<Candidate> {
         self.entries.iter().map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
     }
 
-    /// Returns the names of the servers that can ask for a sign-in.
+    /// Returns the servers that can ask for a sign-in, by name.
     pub(super) fn remote_names(&self) -> Vec<Candidate> {
         let is_remote =
             |entry: &&ServerEntry| entry.config().is_none_or(|config| !matches!(config.transport, Transport::Stdio(_)));
         self.entries.iter().filter(is_remote).map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
     }
 
-    /// Returns the names of tools: `SERVER.TOOL`, or the tool alone.
+    /// Returns tool names: `SERVER.TOOL`, or the tool alone.
     pub(super) fn tools(&self, current: &str) -> Vec<Candidate> {
         let Some(names) = &self.names else { return Vec::new() };
         let is_behind =
@@ -104,7 +104,7 @@ impl KnownServers {
         candidates
     }
 
-    /// Returns the names of tools without their server. The description of an ambiguous one names its servers.
+    /// Returns tool names without their server. The description for an ambiguous one names its servers.
     pub(super) fn short_names(&self, current: &str) -> Vec<Candidate> {
         let Some(names) = &self.names else { return Vec::new() };
         let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
@@ -143,7 +143,8 @@ impl KnownServers {
         if candidates.is_empty() { unknown } else { candidates }
     }
 
-    /// Returns the resources of a server; without one, those of all servers, behind the servers that may have some.
+    /// Returns a server's resources; without one, those that all servers list, behind the servers that may have
+    /// some.
     pub(super) fn resources(&self, server: Option<&str>) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let mut uris = Vec::new();

@@ -1,7 +1,7 @@
 //! Shell completion.
 //!
 //! Candidates come from the configuration file and from cached tools, prompts and resources, within a time limit. No server is
-//! started, and the user is never asked. Of an untrusted project file, only the server names are used.
+//! started, and the user is never asked. If a project file is not trusted, only its server names are used.
 
 mod bash;
 mod candidate;
@@ -24,7 +24,7 @@ use crate::secrets::redaction;
 use crate::terminal::duration;
 use crate::terminal::text::clean_line;
 
-/// The time limit of a completion.
+/// A completion's time limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// The variable that sets another time limit.
@@ -33,10 +33,10 @@ const TIMEOUT_VARIABLE: &str = "ROPEWAY_COMPLETION_TIMEOUT";
 /// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 2_000;
 
-/// Returns the ids of saved conversations with their titles.
+/// Returns saved conversations' ids and titles.
 pub(crate) type Conversations = fn() -> Vec<(String, String)>;
 
-/// The completions of a word.
+/// Completions for a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Completions {
     Candidates(Vec<Candidate>),
@@ -46,7 +46,7 @@ enum Completions {
     Folders,
 }
 
-/// Returns the completion script of a shell, or `None` for an unsupported shell.
+/// Returns a shell's completion script, or `None` for an unsupported shell.
 pub(crate) fn script(shell: Shell) -> Option<&'static str> {
     match shell {
         Shell::Bash => Some(include_str!("ropeway.bash")),
@@ -59,7 +59,7 @@ pub(crate) fn script(shell: Shell) -> Option<&'static str> {
 /// Prints the completions for a shell: `bash WORDBREAKS LINE`, or `zsh` or `fish` with the words up to the current one. On any
 /// error, prints nothing.
 ///
-/// `conversations` returns the ids of saved conversations with their titles.
+/// `conversations` returns saved conversations' ids and titles.
 pub(crate) fn run(root: &Command, arguments: &[OsString], conversations: Conversations) -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let timeout =
@@ -100,7 +100,7 @@ fn answer(root: &Command, arguments: &[String], conversations: Conversations) ->
     }
 }
 
-/// Returns the completions of the last word.
+/// Returns completions for the last word.
 fn complete(root: &Command, words: &[String], conversations: Conversations) -> Completions {
     let Some((current, before)) = words.split_last().filter(|(_, before)| !before.is_empty()) else {
         return Completions::Candidates(Vec::new());
@@ -174,7 +174,7 @@ impl PartialLine<'_> {
         options.filter_map(|option| Some(Candidate::new(format!("--{}", option.get_long()?), &help(option)))).collect()
     }
 
-    /// Returns the values of an option or a positional argument, each with a prefix.
+    /// Returns the values for an option or a positional argument, each with a prefix.
     fn values(&self, argument: &Arg, prefix: &str) -> Completions {
         let possible: Vec<PossibleValue> = argument.get_possible_values();
         if !possible.is_empty() {
@@ -226,13 +226,13 @@ impl PartialLine<'_> {
         })
     }
 
-    /// Returns the tool of `ropeway call`.
+    /// Returns the tool that `ropeway call` names.
     fn tool(&self) -> Option<&str> {
         let first = self.walk.positionals().next().filter(|_| self.walk.command.get_name() == "call")?;
         self.before.get(first).map(String::as_str)
     }
 
-    /// Returns the unused arguments of the tool as `name=`, with a prefix.
+    /// Returns the tool's unused arguments as `name=`, with a prefix.
     fn arguments(&self, prefix: &str) -> Vec<Candidate> {
         let Some(tool) = self.tool().and_then(|tool| KnownServers::load(self.walk, self.before).tool(tool)) else {
             return Vec::new();
@@ -251,7 +251,7 @@ impl PartialLine<'_> {
             .collect()
     }
 
-    /// Returns the possible values of the argument before `=`.
+    /// Returns the possible values for the argument before `=`.
     fn argument_values(&self, prefix: &str) -> Vec<Candidate> {
         let Some((name, _)) = self.current.strip_prefix(prefix).and_then(|word| word.split_once('=')) else {
             return Vec::new();

@@ -36,7 +36,7 @@ impl ConfigFile {
         self.origin != Origin::Project || mode == trust::TrustMode::TrustAll || is_known()
     }
 
-    /// Parses the file with the environment of this process.
+    /// Parses the file with this process's environment.
     pub(crate) fn parse(&self) -> Result<Config, ConfigError> {
         Config::parse(&self.text, &self.path, &Secrets::from_env())
     }

@@ -1,4 +1,4 @@
-//! The search path of the configuration file.
+//! The configuration file's search path.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::files::user_folders::user_folder;
 use crate::trust::store::location;
 
-/// Names of a configuration file, in search order.
+/// Configuration file names, in search order.
 const FILES: [&str; 2] = ["ropeway.yaml", "ropeway.yml"];
 
 /// The environment variable that names a configuration file.
@@ -37,7 +37,7 @@ pub(crate) enum Origin {
     Project,
 }
 
-/// One candidate of the search path.
+/// One candidate in the search path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ConfigPath {
     pub(crate) reason: PathReason,
@@ -64,8 +64,8 @@ impl ConfigPath {
             PathReason::Variable => Origin::Named,
             PathReason::User => Origin::Own,
             PathReason::Folder => {
-                // The user configuration file may also be found as the file of the current directory. A symbolic link to it
-                // does not count: relative paths are resolved against the directory of the link.
+                // The user configuration file may also be found in the current directory. A symbolic link to it does not
+                // count: relative paths are resolved against the link's directory.
                 if is_user_file(&self.path) { Origin::Own } else { Origin::Project }
             }
         }
@@ -89,7 +89,7 @@ pub(crate) fn candidates() -> Vec<ConfigPath> {
     named.into_iter().chain(above).chain(own).collect()
 }
 
-/// Returns the current directory and those above it, where files of other users are ignored.
+/// Returns the current directory and those above it, where other users' files are ignored.
 fn folders(here: &Path, is_trusted: impl Fn(&Path) -> bool) -> Vec<ConfigPath> {
     let place = |folder: &Path| {
         let place = ConfigPath::in_folder(PathReason::Folder, folder);
@@ -111,7 +111,7 @@ pub(crate) fn select(places: &[ConfigPath]) -> Option<&ConfigPath> {
     places.iter().find(|place| (place.exists && !place.is_foreign) || place.reason == PathReason::Variable)
 }
 
-/// Returns the path of the configuration file in use.
+/// Returns the path to the configuration file in use.
 pub(crate) fn find_path() -> Option<PathBuf> {
     select(&candidates()).map(|place| place.path.clone())
 }
@@ -121,7 +121,7 @@ pub(crate) fn find_with_origin() -> Option<(PathBuf, Origin)> {
     select(&candidates()).map(|place| (place.path.clone(), place.origin()))
 }
 
-/// Returns the configuration file of a directory, or its default name.
+/// Returns a directory's configuration file, or its default name.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     ConfigPath::in_folder(PathReason::Folder, folder).path
 }

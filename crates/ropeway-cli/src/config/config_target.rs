@@ -87,7 +87,7 @@ impl ConfigTarget {
         self.before.is_none()
     }
 
-    /// Parses a new text of the file.
+    /// Parses the file's new text.
     pub(crate) fn parse(&self, text: &str) -> Result<Config, Failure> {
         Config::parse(text, &self.path, &Secrets::from_env()).map_err(|error| Failure::config(&error))
     }
@@ -107,7 +107,7 @@ impl ConfigTarget {
         }
     }
 
-    /// Replaces the text of the file. A new file and a file that was trusted before are trusted afterwards.
+    /// Replaces the file's text. A new file and a file that was trusted before are trusted afterwards.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
         self.check_review(text)?;
         let was_trusted = match &self.before {

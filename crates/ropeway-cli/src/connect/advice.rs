@@ -21,13 +21,13 @@ use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
 use crate::terminal::text::{clean_line, counted, width, wrap};
 
-/// The state of a server that the running gateway has not connected yet.
+/// The text for a server that the running gateway has not connected yet.
 pub(crate) const STARTING: &str = "still starting in the running gateway";
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// Describes the status of servers and suggests fixes.
+/// Describes server status and suggests fixes.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerAdvice {
     source: ServerSource,
@@ -38,18 +38,18 @@ pub(crate) struct ServerAdvice {
     starting: HashSet<Alias>,
 }
 
-/// Formats a number of tools.
+/// Formats how many tools there are.
 pub(crate) fn tool_count(count: usize) -> String {
     if count == 0 { "no tools".to_owned() } else { counted(count, "tool") }
 }
 
 impl ServerAdvice {
-    /// Creates advice for servers from `source`. `patience` is the time limit of the command.
+    /// Creates advice for servers from `source`. `patience` is the command's time limit.
     pub(crate) fn new(source: ServerSource, patience: Option<Duration>) -> Self {
         Self { source, patience, servers: None, starting: HashSet::new() }
     }
 
-    /// Adds the connections of a bridge and their settings.
+    /// Adds a bridge's connections and their settings.
     pub(crate) fn with_servers(mut self, bridge: &Bridge, servers: Arc<[ServerConfig]>) -> Self {
         self.servers = Some((bridge.clone(), servers));
         self
@@ -65,7 +65,7 @@ impl ServerAdvice {
         self.starting.contains(server)
     }
 
-    /// Returns the origin of the servers.
+    /// Returns where the servers come from.
     pub(crate) fn source(&self) -> &ServerSource {
         &self.source
     }
@@ -74,7 +74,7 @@ impl ServerAdvice {
         self.servers.as_ref()?.1.iter().find(|config| config.alias == *server)
     }
 
-    /// Returns a fix for the last connection error of a server.
+    /// Returns a fix for a server's last connection error.
     pub(crate) fn remedy(&self, server: &Alias) -> Option<String> {
         let connection = self.servers.as_ref()?.0.server(server)?;
         let ConnectionState::Down { cause, .. } = connection.state().borrow().clone() else { return None };
@@ -96,7 +96,7 @@ impl ServerAdvice {
         })
     }
 
-    /// Describes the state of a server in a few words.
+    /// Describes a server's state in a few words.
     pub(crate) fn status_text(&self, state: &ServerState) -> String {
         match (state, self.patience) {
             (ServerState::Ready { tools: count }, _) => tool_count(*count),
@@ -236,11 +236,11 @@ impl ServerAdvice {
         format!("{} (see {health})", clean_line(&names.join(", ")))
     }
 
-    /// Adds the unavailable servers to a failure about an unknown name. If no server is available, the exit code
-    /// is theirs.
+    /// Adds the unavailable servers to a failure about an unknown name. If no server is available, their status
+    /// determines the exit code.
     pub(crate) fn add_unavailable(&self, failure: Failure, statuses: &[ServerStatus]) -> Failure {
         let absent: Vec<&ServerStatus> = statuses.iter().filter(|status| is_unavailable(&status.state)).collect();
-        // A server that is not started has a warning of its own.
+        // A server that is not started has its own warning.
         let has_warning =
             |state: &ServerState| matches!(state, ServerState::Skipped { .. } | ServerState::Invalid { .. });
         let failure = match &absent[..] {
@@ -319,7 +319,7 @@ pub(crate) fn is_pending(state: &ServerState) -> bool {
     matches!(state, ServerState::Connecting | ServerState::NotStarted)
 }
 
-/// Returns the exit code of a list: success if a server is available and none timed out.
+/// Returns the exit code for a list: success if a server is available and none timed out.
 pub(crate) fn exit_code(statuses: &[ServerStatus]) -> Exit {
     let states = || statuses.iter().map(|status| &status.state);
     if let [ServerStatus { state: ServerState::Disabled, .. }] = statuses {
@@ -329,12 +329,12 @@ pub(crate) fn exit_code(statuses: &[ServerStatus]) -> Exit {
     if states().any(is_available) && !states().any(is_pending) { Exit::Done } else { worst(states()) }
 }
 
-/// Returns the exit code of the most severe state.
+/// Returns the exit code for the most severe state.
 pub(crate) fn worst<'a>(states: impl Iterator<Item = &'a ServerState>) -> Exit {
     worst_exit(states.map(exit_of))
 }
 
-/// Returns the exit code for the state of a server. [`Session::exit`] also considers the connection error.
+/// Returns the exit code for a server's state. [`Session::exit`] also considers the connection error.
 ///
 /// [`Session::exit`]: crate::connect::session::Session::exit
 pub(crate) fn exit_of(state: &ServerState) -> Exit {
@@ -357,12 +357,12 @@ fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// Returns `true` for a URL without a query and user name, which may hold secrets, and without characters of a shell.
+/// Returns `true` for a URL without a query and user name, which may hold secrets, and without shell characters.
 fn is_plain(url: &str) -> bool {
     url.chars().all(|c| c.is_ascii_alphanumeric() || "/:._-~%[]".contains(c))
 }
 
-/// Formats a command for the servers of a file.
+/// Formats a command for a file's servers.
 pub(crate) fn suggested_command(words: &str, file: &Path) -> String {
     // The file in use needs no `--config`.
     if find_path().as_deref() == Some(file) {
@@ -372,7 +372,7 @@ pub(crate) fn suggested_command(words: &str, file: &Path) -> String {
     }
 }
 
-/// Returns how to set missing secrets of a configuration file.
+/// Returns how to set a configuration file's missing secrets.
 pub(crate) fn secret_advice(secrets: &[String], file: &str) -> String {
     let secret = secrets.first().map_or("", String::as_str);
     let them = if secrets.len() == 1 { "it" } else { "them" };

@@ -12,15 +12,15 @@ use crate::connect::session::Session;
 use crate::connect::waiting::BRIEF_PATIENCE;
 use crate::failure::Failure;
 
-/// How long a ready server waits for those before it in the file, to keep the order of the file.
+/// How long a ready server waits for those before it in the file, to keep the file's order.
 const HOLD: Duration = Duration::from_millis(500);
 
 /// Time limit for servers with cached tools.
 pub(crate) const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for all servers and calls `show` with the indices of those that became ready or failed. Every server is shown
-/// once; those that timed out are shown last. Servers for which `is_remembered` returns `true` have a shorter time limit, and all of them
-/// if the list `is_brief` and a server is available, unless `--timeout` sets one.
+/// Waits for all servers and calls `show` with the indices of those that became ready or failed. Every server is shown once;
+/// those that timed out are shown last. Servers for which `is_remembered` returns `true` have a shorter time limit. If the list
+/// `is_brief`, all servers have it once one is available, unless `--timeout` sets one.
 pub(crate) async fn for_each_ready(
     session: &Session,
     is_brief: bool,
@@ -66,7 +66,7 @@ pub(crate) async fn for_each_ready(
     if rest.is_empty() { Ok(()) } else { show(&rest) }
 }
 
-/// Waits for all servers, but at most `patience` after one of them is ready. `--timeout` takes precedence.
+/// Waits for all servers, or until `patience` has passed and one is available. `--timeout` takes precedence.
 pub(crate) async fn wait_for_most(session: &Session, patience: Duration) -> Result<(), Failure> {
     if session.deadline.is_some() {
         return session.wait_for_servers().await;
@@ -139,7 +139,7 @@ impl DisplayOrder {
     }
 
     fn take_due(&mut self, now: Instant) -> Vec<usize> {
-        // Servers shown together keep the order of the file. A due server takes the settled ones before it along.
+        // Servers shown together keep the file's order. A due server takes the settled ones before it along.
         let last =
             self.waiting().filter(|(at, since)| self.is_next(*at) || *since + HOLD <= now).map(|(at, _)| at).max();
         let due: Vec<usize> =

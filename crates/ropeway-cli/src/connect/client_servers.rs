@@ -1,4 +1,4 @@
-//! The servers of other MCP clients, for commands without a configuration file.
+//! Servers from other MCP clients, for commands without a configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ use crate::terminal::style::faint;
 use crate::terminal::text::{clean_line, counted, terminal_width, wrap};
 use crate::trust::{self, TrustMode, TrustReview, TrustStatus, TrustStore, TrustSubject, print_warning};
 
-/// The files of other clients that have servers for the current directory.
+/// Other clients' files that have servers for the current directory.
 ///
-/// Their servers are resolved as if `ropeway import` had written them to a file in the home directory. Servers of user files run there
-/// and read the `.env` there, so that a directory which the user happens to be in can replace neither their programs nor their
-/// variables. Servers of project files run in their project.
+/// Their servers are resolved as if `ropeway import` had written them to a file in the home directory. User-file servers run
+/// there and read the `.env` there, so that a directory which the user happens to be in can replace neither their programs nor
+/// their variables. Project-file servers run in their project.
 #[derive(Debug)]
 pub(crate) struct ClientServers {
     files: Vec<ServerFile>,
@@ -32,9 +32,9 @@ pub(crate) struct ClientServers {
 #[derive(Debug)]
 pub(crate) struct ServerFile {
     file: ClientFile,
-    /// The servers of the file alone, as a configuration file.
+    /// The servers in this file alone, as a configuration file.
     text: String,
-    /// The review of this text.
+    /// The review for this text.
     review: ConfigReview,
 }
 
@@ -46,7 +46,7 @@ enum Consent {
     Unknown,
 }
 
-/// Returns the servers of other clients that the user accepts. Asks about new ones on a terminal, and names them otherwise.
+/// Returns the other clients' servers that the user accepts. Asks about new ones on a terminal, and names them otherwise.
 pub(crate) fn admit(context: &CommandContext) -> Option<Servers> {
     let found = ClientServers::find()?;
     found.problems.iter().for_each(|problem| print_warning(problem));
@@ -89,7 +89,7 @@ pub(crate) fn admit(context: &CommandContext) -> Option<Servers> {
     }
 }
 
-/// Returns the accepted servers of other clients, without asking.
+/// Returns the accepted servers from other clients, without asking.
 pub(crate) fn accepted_config(mode: TrustMode) -> Option<Config> {
     let found = ClientServers::find()?;
     let consents = found.consents(mode);
@@ -158,13 +158,13 @@ impl ServerFile {
         &self.file.path
     }
 
-    /// Returns `true` for a file of the project in the current directory.
+    /// Returns `true` for a project file in the current directory.
     pub(crate) fn is_project(&self) -> bool {
         self.file.project.is_some()
     }
 
-    /// Returns the content that trust covers: the text of a project file, as for `ropeway import`, but only the servers of a
-    /// user file, in which a client may store other data.
+    /// Returns the content that trust covers: a project file's text, as for `ropeway import`, but only a user file's servers,
+    /// since a client may store other data there.
     pub(crate) fn content(&self) -> &str {
         self.file.project.as_deref().unwrap_or(&self.text)
     }
@@ -180,7 +180,7 @@ impl ServerFile {
     }
 }
 
-/// Returns `false` for a server of another project: Claude Code has one file for all of them.
+/// Returns `false` for a server that belongs to another project: Claude Code has one file for all projects.
 fn is_here(server: &ForeignServer) -> bool {
     let here = std::env::current_dir().unwrap_or_default();
     server.project.as_ref().is_none_or(|project| here.starts_with(project))

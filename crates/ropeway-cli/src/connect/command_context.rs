@@ -1,4 +1,4 @@
-//! The context of a command: global options and shared state.
+//! A command's context: global options and shared state.
 
 use std::time::Duration;
 
@@ -12,23 +12,22 @@ use crate::terminal::pager::Pager;
 use crate::terminal::status::Status;
 use crate::trust::TrustMode;
 
-/// Global options and shared state of a command.
+/// A command's global options and shared state.
 pub(crate) struct CommandContext {
     /// Set by `--json`.
     pub(crate) json: bool,
     /// Set by `-v`.
     pub(crate) verbose: bool,
-    /// The end of `--timeout`.
+    /// Set by `--timeout`.
     pub(crate) deadline: Option<Deadline>,
     /// The servers that the command waits for.
     pub(crate) waiting: PendingServers,
-    /// The status line.
     pub(crate) status: Status,
-    /// The events of this command.
+    /// The command's events.
     pub(crate) events: Events,
     /// Set by `--trust`.
     pub(crate) trust: TrustMode,
-    /// Output to page at the end of the command.
+    /// Output to page when the command ends.
     pub(crate) pager: Pager,
 }
 

@@ -1,4 +1,4 @@
-//! The deadline of a command and the servers it waits for.
+//! A command's deadline and the servers it waits for.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,6 +10,10 @@ use tokio::time::Instant;
 use crate::failure::{Exit, Failure};
 
 /// The servers that the command waits for.
+///
+/// The command context, the deadline and the session share one list; the last writer wins. It has a
+/// std mutex, because the watchdog thread reads the list when the deadline passes. The mutex is
+/// never held across `.await` or together with another lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingServers(Arc<Mutex<Vec<Alias>>>);
 
@@ -30,13 +34,12 @@ impl PendingServers {
         self.lock().clear();
     }
 
-    /// Returns the servers.
     pub(crate) fn servers(&self) -> Vec<Alias> {
         self.lock().clone()
     }
 }
 
-/// The time limit of a whole command.
+/// A time limit for a whole command.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -50,7 +53,7 @@ impl Deadline {
         Self { at: Instant::now() + after, after, waiting }
     }
 
-    /// Returns the end of the deadline.
+    /// Returns when the deadline passes.
     pub(crate) fn at(&self) -> Instant {
         self.at
     }
@@ -60,7 +63,7 @@ impl Deadline {
         self.after
     }
 
-    /// Returns the failure of a command that exceeds the deadline.
+    /// Returns the failure for a command that exceeds the deadline.
     pub(crate) fn failure(&self) -> Failure {
         let after = format_duration(self.after);
         let names: Vec<String> = self.waiting.lock().iter().map(|server| format!("`{server}`")).collect();

@@ -1,4 +1,4 @@
-//! Servers that were not ready the last time, so that the next commands for other servers do not wait for them.
+//! Servers that were not ready the last time, so that later commands for other servers do not wait for them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::trust::sha256;
 /// The file beside the cached definitions.
 const FILE: &str = "failures.json";
 
-/// Version of the file format.
+/// File format version.
 const VERSION: u64 = 1;
 
 /// Age after which a failure is forgotten: the network may be back, or a program installed.
@@ -34,13 +34,13 @@ const MAX_SLOW_AGE: Duration = Duration::from_secs(60);
 /// A server that fails sooner delays nothing, and is not remembered.
 const MIN_WAIT: Duration = Duration::from_secs(1);
 
-/// Maximum characters of an error.
+/// Maximum error length in characters.
 const LONGEST_CAUSE: usize = 500;
 
 /// Digits of a configuration digest in a key.
 const KEY_DIGITS: usize = 32;
 
-/// How a server did in a command.
+/// A server's result in a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Available,
@@ -54,7 +54,7 @@ pub(crate) enum Outcome {
     },
 }
 
-/// A failure of a server.
+/// A server's failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct LastFailure {
     /// Seconds since 1970.
@@ -71,10 +71,12 @@ struct FailureFile {
     failures: Failures,
 }
 
-/// The remembered failures of the servers in one configuration file. An edit of the file makes them void.
+/// The remembered failures for the servers in one configuration file. Editing the file makes them void.
 ///
-/// Commands that run at the same time share the file: each one decides by the failures at its start, and changes only the entries of
-/// its own servers at its end.
+/// Each command owns one. [`load`](Self::load) reads the shared file without a lock, and the command decides by the failures at
+/// its start. [`update`](Self::update) consumes the memory when the command ends. If something has changed, it takes the folder's
+/// lock, reads the file again, changes only the entries for this command's servers, and replaces the file. Commands that run at
+/// the same time thus keep each other's entries. Dropping the memory without an update changes nothing.
 pub(crate) struct FailureMemory {
     path: PathBuf,
     config: String,
@@ -86,7 +88,7 @@ pub(crate) struct FailureMemory {
 type Failures = BTreeMap<String, LastFailure>;
 
 impl FailureMemory {
-    /// Reads the failures of a configuration file's servers. Returns `None` without a file, or if nothing is cached.
+    /// Reads the failures for a configuration file's servers. Returns `None` without a file, or if nothing is cached.
     pub(crate) fn load(servers: &Servers) -> Option<Self> {
         let config = servers.file.as_ref()?;
         let path = default_cache_dir()?.join(FILE);
@@ -171,7 +173,7 @@ impl FailureMemory {
     }
 }
 
-/// Reads the failures of a file that are not too old. A missing or unreadable file has none.
+/// Reads the failures in a file that are not too old. A missing or unreadable file has none.
 fn recent_failures(path: &Path) -> Failures {
     let text = file::read(path).ok().flatten().unwrap_or_default();
     let failures = match serde_json::from_str::<FailureFile>(&text) {
@@ -198,7 +200,7 @@ fn apply(changes: &BTreeMap<String, Option<LastFailure>>, failures: &mut Failure
     is_changed
 }
 
-/// Returns `true` if the tools of a server are cached.
+/// Returns `true` if a server's tools are cached.
 fn is_cached(entry: &ServerEntry) -> bool {
     let tools = default_cache_dir().and_then(|folder| cached_tools(&folder, entry));
     tools.is_some_and(|tools| !tools.is_empty())

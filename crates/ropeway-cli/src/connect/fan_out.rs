@@ -19,7 +19,7 @@ use crate::failure::{Exit, Failure};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::text::{clean_line, width, wrap};
 
-/// The reply of one server.
+/// One server's reply.
 pub(crate) enum Reply<T> {
     /// The server answered.
     Answered(T),
@@ -31,7 +31,7 @@ pub(crate) enum Reply<T> {
     TimedOut,
 }
 
-/// The replies of all servers.
+/// Replies from all servers.
 pub(crate) struct Replies<T> {
     answers: Vec<(ServerStatus, Reply<T>)>,
     advice: ServerAdvice,

@@ -1,4 +1,4 @@
-//! Tools that the filters of the configuration hide.
+//! Tools that the configuration's filters hide.
 
 use ropeway_bridge::registry::ToolFilter;
 use ropeway_config::ToolSettings;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::terminal::text::clean_line;
 
 impl Session {
-    /// Replaces the failure of an unknown tool if the server has it and a filter hides it.
+    /// Replaces the failure for an unknown tool if the server has it and a filter hides it.
     pub(crate) async fn explain_filtered(&self, name: &str, failure: Failure) -> Failure {
         if !failure.is_unknown_tool() {
             return failure;
@@ -36,7 +36,7 @@ impl Session {
     }
 }
 
-/// Returns the key of the filter that hides a tool.
+/// Returns the key for the filter that hides a tool.
 fn hiding_key(settings: &ToolSettings, tool: &ToolDefinition) -> Option<&'static str> {
     let ToolSettings { allow, allowlists, deny, .. } = settings;
     let hides = |filter: Result<ToolFilter, _>| filter.is_ok_and(|filter: ToolFilter| !filter.allows(tool));

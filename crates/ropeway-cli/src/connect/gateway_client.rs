@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
-/// Maximum bytes of a response.
+/// Maximum response size in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// Why a gateway did not answer.
@@ -20,7 +20,7 @@ pub(crate) enum GatewayProblem {
     NoResponse,
 }
 
-/// Requests the status of the gateway behind a socket.
+/// Requests status from the gateway behind a socket.
 pub(crate) async fn status(socket: &Path, timeout: Duration) -> Result<Value, GatewayProblem> {
     request(socket, "ropeway/status", timeout).await
 }
@@ -30,7 +30,7 @@ pub(crate) async fn health(socket: &Path, timeout: Duration) -> Result<Value, Ga
     request(socket, "ropeway/health", timeout).await
 }
 
-/// Requests the statistics of the gateway behind a socket.
+/// Requests statistics from the gateway behind a socket.
 pub(crate) async fn stats(socket: &Path, timeout: Duration) -> Result<Value, GatewayProblem> {
     request(socket, "ropeway/stats", timeout).await
 }

@@ -1,4 +1,4 @@
-//! The files of a gateway in the background: its socket, its lock, its log and a description of its process.
+//! Files for a gateway in the background: its socket, lock and log, and its process description.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -13,26 +13,26 @@ use crate::files::file::{self, open_lock};
 use crate::files::user_folders::state_folder;
 use crate::trust::sha256;
 
-/// Digits of a configuration path's digest in the names of its files.
+/// Digits of a configuration path's digest in the files' names.
 const NAME_DIGITS: usize = 16;
 
-/// Maximum bytes of the path of a Unix socket, as in `sun_path` of unix(7), without the final zero.
+/// Maximum length of a Unix socket's path in bytes, as for `sun_path` in unix(7), without the final zero.
 const MAX_SOCKET_PATH: usize = 103;
 
 /// Time to wait for another command that starts or stops the same gateway.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The process of a gateway in the background.
+/// A gateway process in the background.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GatewayInfo {
     pub(crate) pid: u32,
-    /// The start time of the process in clock ticks after boot, where the system tells it. Another process may get the same id.
+    /// The process's start time in clock ticks after boot, where the system tells it. Another process may get the same id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_time: Option<u64>,
     pub(crate) version: String,
     /// The configuration file.
     pub(crate) config: PathBuf,
-    /// The SHA-256 of the configuration that is loaded.
+    /// The loaded configuration's SHA-256.
     pub(crate) digest: String,
     /// When the gateway was started, in seconds since 1970.
     pub(crate) started: u64,
@@ -49,16 +49,16 @@ impl GatewayInfo {
         }
     }
 
-    /// Returns the id of the process.
+    /// Returns the process id.
     pub(crate) fn process(&self) -> Option<rustix::process::Pid> {
         rustix::process::Pid::from_raw(i32::try_from(self.pid).ok()?)
     }
 }
 
-/// Returns the start time of a process in clock ticks after boot. Linux only; see proc_pid_stat(5).
+/// Returns a process's start time in clock ticks after boot. Linux only; see proc_pid_stat(5).
 pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program is in parentheses and may contain anything.
+    // The program's name is in parentheses and may contain anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     // A zombie has ended.
     if fields.next()? == "Z" {
@@ -67,7 +67,12 @@ pub(crate) fn start_time(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// The files of the gateway for one configuration file.
+/// One configuration file's gateway files.
+///
+/// One gateway process and every command for the same configuration file use the same paths. The gateway writes the socket and
+/// the description, and removes them when it stops. `up` and `down` hold an advisory lock on the lock file while they start or
+/// stop the gateway, so that two commands never do so at once; they keep it across `.await` on purpose. The lock file itself is
+/// never removed, since another command may hold it.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayFiles {
     pub(crate) folder: PathBuf,
@@ -103,7 +108,7 @@ impl GatewayFiles {
         self.check_folder()
     }
 
-    /// Returns an error unless only this user has access to the folder: a socket of another user could answer for the servers.
+    /// Returns an error unless only this user has access to the folder: another user's socket could answer for the servers.
     pub(crate) fn check_folder(&self) -> Result<(), Failure> {
         let shown = self.folder.display();
         let there = std::fs::symlink_metadata(&self.folder)
@@ -137,12 +142,12 @@ impl GatewayFiles {
         }
     }
 
-    /// Returns the description of the process, if it exists and is valid.
+    /// Returns the process description, if it exists and is valid.
     pub(crate) fn read_info(&self) -> Option<GatewayInfo> {
         serde_json::from_str(&file::read(&self.info).ok()??).ok()
     }
 
-    /// Writes the description of the process.
+    /// Writes the process description.
     pub(crate) fn write_info(&self, info: &GatewayInfo) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(info).unwrap_or_default();
         file::put(&self.info, &text, file::PRIVATE)
@@ -157,7 +162,7 @@ impl GatewayFiles {
     }
 }
 
-/// Returns the folder of sockets: that of the login session, or one below the state folder.
+/// Returns the folder for sockets: the login session's folder, or one below the state folder.
 fn runtime_folder() -> Option<PathBuf> {
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     match session {

@@ -1,4 +1,4 @@
-//! The process of a gateway in the background: starting it, finding it and stopping it.
+//! A gateway process in the background: starting it, finding it and stopping it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -20,7 +20,7 @@ use crate::connect::gateway_client::{self, GatewayProblem};
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
 use crate::failure::{Exit, Failure};
 
-/// Time for a gateway to listen.
+/// Time for a gateway to start listening.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time for a gateway to stop by itself: it finishes the calls in progress.
@@ -29,27 +29,27 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time for a gateway to end after a signal.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time limit of one request.
+/// Time limit per request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time between two looks at a gateway that starts or stops.
+/// Interval between two checks on a gateway that starts or stops.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum bytes and lines of the log in an error.
+/// Maximum log bytes and lines in an error.
 const LOG_BYTES: u64 = 8 << 10;
 const LOG_LINES: usize = 12;
 
-/// The status of a running gateway.
+/// A running gateway's status.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct RunningStatus {
     pub(crate) servers: Vec<ServerStatus>,
     /// Servers whose tools were listed at least once.
     #[serde(default)]
     pub(crate) listed: Vec<Alias>,
-    /// The last error of each server that failed, also if it is connected again.
+    /// Each failed server's last error, also if the server is connected again.
     #[serde(default)]
     failures: Vec<(Alias, String)>,
-    /// Open connections of clients, without the one that asked.
+    /// Open client connections, without the one that asked.
     pub(crate) connections: usize,
     pub(crate) sessions: usize,
     pub(crate) requests: usize,
@@ -62,7 +62,7 @@ impl RunningStatus {
         Ok(status)
     }
 
-    /// Returns the last error of a server, also if it is connected again.
+    /// Returns a server's last error, also if the server is connected again.
     pub(crate) fn failure(&self, alias: &Alias) -> Option<&str> {
         self.failures.iter().find(|(server, _)| server == alias).map(|(_, cause)| cause.as_str())
     }
@@ -76,7 +76,7 @@ impl RunningStatus {
     }
 }
 
-/// Returns the status of the gateway behind these files.
+/// Returns the status from the gateway behind these files.
 pub(crate) async fn running(files: &GatewayFiles) -> Result<RunningStatus, GatewayProblem> {
     gateway_client::status(&files.socket, REQUEST_TIMEOUT).await.and_then(RunningStatus::read)
 }

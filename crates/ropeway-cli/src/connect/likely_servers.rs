@@ -41,7 +41,7 @@ impl LikelyServers {
     }
 }
 
-/// Returns the servers with a cached tool of this name, if any.
+/// Returns the servers with a cached tool that has this name, if any.
 pub(crate) fn servers_with_cached_tool(servers: &Servers, name: &str) -> Option<Servers> {
     let (names, remembered) = (ToolNames::new(&servers.config), RememberedTools::new(servers));
     let mut known = servers.clone();
@@ -49,7 +49,7 @@ pub(crate) fn servers_with_cached_tool(servers: &Servers, name: &str) -> Option<
     (!known.config.servers.is_empty()).then_some(known)
 }
 
-/// The cached tools of each server, by index.
+/// Each server's cached tools, by index.
 pub(crate) struct RememberedTools(Vec<(Alias, Option<Vec<ToolDefinition>>)>);
 
 impl RememberedTools {
@@ -63,7 +63,7 @@ impl RememberedTools {
         self.0.get(server)?.1.as_deref()
     }
 
-    /// Returns whether the cached tools of a server include this name, if they are known.
+    /// Returns whether a server's cached tools include this name, if they are known.
     pub(crate) fn has(&self, server: &Alias, name: &str, names: &ToolNames) -> Option<bool> {
         let (_, tools) = self.0.iter().find(|(alias, _)| alias == server)?;
         Some(tools.as_ref()?.iter().any(|tool| names.is_called(tool, name)))

@@ -1,4 +1,4 @@
-//! A cache of the resources and prompts that servers list, for completion.
+//! A cache for the resources and prompts that servers list, for completion.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,19 @@ use crate::trust::sha256;
 /// The directory beside the cached tools.
 const FOLDER: &str = "listings";
 
-/// Version of the file format.
+/// File format version.
 const VERSION: u64 = 1;
 
-/// Maximum entries of a listing.
+/// Maximum entries per listing.
 const MAX_ENTRIES: usize = 1_000;
 
-/// Maximum bytes of a name; entries with a longer one are left out.
+/// Maximum name length in bytes; entries with a longer name are left out.
 const MAX_NAME: usize = 500;
 
-/// Maximum characters of a description.
+/// Maximum description length in characters.
 const MAX_DESCRIPTION: usize = 200;
 
-/// Maximum bytes of a file.
+/// Maximum file size in bytes.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Maximum number of files; the oldest ones are removed.
@@ -73,7 +73,10 @@ struct ListingFile {
     entries: Vec<ListedEntry>,
 }
 
-/// The files for what the servers of a command list.
+/// Files that store what a command's servers list.
+///
+/// Commands share the files without a lock. Each file belongs to one server and is replaced as a whole,
+/// so the last writer wins and readers never see a partial listing. Failing to write one is not an error.
 pub(crate) struct ListingCache(Vec<(Alias, PathBuf)>);
 
 impl ListingCache {
@@ -109,7 +112,7 @@ pub(crate) fn cached_listing(folder: &Path, kind: ListingKind, entry: &ServerEnt
     (listing.version == VERSION).then_some(listing.entries)
 }
 
-/// Returns the file of a server. Its name depends on the alias and on the command or URL without secrets.
+/// Returns a server's file. Its name depends on the alias and on the command or URL without secrets.
 fn path(folder: &Path, kind: ListingKind, config: &ServerConfig) -> PathBuf {
     let redacted = |word: &String| config.redactor.redact(word).into_owned();
     let mut words = vec![config.alias.to_string()];

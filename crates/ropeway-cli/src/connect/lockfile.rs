@@ -10,7 +10,7 @@ use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::Failure;
 use crate::trust::{TrustStore, TrustSummary};
 
-/// The lock of a command and its policy.
+/// A command's lock and its policy.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedLock {
     pub(crate) lock: Lock,
@@ -50,7 +50,7 @@ impl LoadedLock {
         Self { lock: Lock::new(), policy, is_trusted: false }
     }
 
-    /// Returns the permanent approvals of earlier versions, which stored them here.
+    /// Returns the permanent approvals that earlier versions stored here.
     pub(crate) fn approvals(&self) -> Approvals {
         let approvals = Approvals::new();
         if self.is_trusted {

@@ -1,4 +1,4 @@
-//! Readiness of the servers of a session: connection and health.
+//! Whether a session's servers are ready: connection and health.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
 use crate::terminal::text::clean_line;
 
-/// Time limit of a health check, and the time reserved for it.
+/// Time limit for a health check, and the time reserved for it.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 const HEALTH_RESERVE: Duration = Duration::from_millis(500);
 
-/// Time between two looks at what a gateway measures.
+/// Interval between two checks on what a gateway has measured.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Session {
@@ -42,7 +42,7 @@ impl Session {
         }
     }
 
-    /// Returns a failure if the only server of the command is not available.
+    /// Returns a failure if the command's only server is not available.
     async fn check_available(&self, alias: &Alias, status: &ServerStatus) -> Result<(), Failure> {
         match &status.state {
             ServerState::Ready { .. }
@@ -80,7 +80,7 @@ impl Session {
         })
     }
 
-    /// Checks the health of every server. Slow servers do not delay the others.
+    /// Checks every server's health. Slow servers do not delay the others.
     pub(crate) async fn health(&self) -> BridgeHealth {
         let until = self.deadline.as_ref().map(|deadline| deadline.at() - HEALTH_RESERVE.min(deadline.after() / 4));
         query_servers(self, "connecting to", until, async |_| Ok(())).await;

@@ -1,4 +1,4 @@
-//! The gateway of `ropeway up`: commands use its servers instead of starting their own.
+//! The `ropeway up` gateway: commands use its servers instead of starting their own.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -22,16 +22,16 @@ use crate::terminal::style::warning;
 use crate::terminal::text::clean_line;
 use crate::trust::sha256;
 
-/// The version of this program. A gateway of another version is not used.
+/// This program's version. A gateway with another version is not used.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Time within which a gateway loads a changed file. It looks at the file twice a second.
+/// Time within which a gateway loads a changed file. It checks the file twice a second.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Time between two looks at what the gateway has loaded.
+/// Interval between two checks on what the gateway has loaded.
 const RELOAD_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Time between two looks at a server that the gateway connects.
+/// Interval between two checks on a server that the gateway connects.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A running gateway whose servers a command uses.
@@ -41,11 +41,12 @@ pub(crate) struct AttachedGateway {
     pub(crate) starting: HashSet<Alias>,
 }
 
-/// Connects to the running gateway of the configuration file instead of its servers.
+/// Connects to the configuration file's running gateway instead of its servers.
 ///
-/// Waits for servers that the gateway is starting. A second process would not have the state of the gateway's server, so none is started:
-/// a command for one server also waits for the gateway to reconnect it, and fails if it is still down; a command for several continues.
-/// The gateway's word is taken for a server that it could never connect, except by a command for this server alone, which starts it with a warning.
+/// Waits for servers that the gateway is starting. A second process would not have the state that the gateway's server has, so
+/// none is started: a command for one server also waits for the gateway to reconnect it, and fails if it is still down; a command
+/// for several continues. If the gateway could never connect a server, a command for this server alone starts it with a warning,
+/// and every other command believes the gateway.
 pub(crate) async fn attach(
     servers: &mut Servers,
     context: &CommandContext,
@@ -90,7 +91,7 @@ pub(crate) async fn attach(
     Ok(Some(AttachedGateway { socket: files.socket, starting }))
 }
 
-/// Returns the socket of the running gateway that could serve this command.
+/// Returns the socket at which a running gateway could serve this command.
 pub(crate) async fn socket(servers: &Servers) -> Option<PathBuf> {
     let file = servers.file.as_ref().filter(|_| servers.may_use_gateway)?;
     Some(find(file).await?.0.socket)
@@ -122,7 +123,7 @@ async fn find(file: &ConfigFile) -> Option<(GatewayFiles, RunningStatus)> {
     None
 }
 
-/// What a command can expect of a server in the gateway.
+/// What a command can expect from a server in the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Availability<'a> {
     Usable,
@@ -151,8 +152,8 @@ impl<'a> Availability<'a> {
     }
 }
 
-/// Waits until no server is being started, at most for the connection timeout of each. A command for one server also waits for the gateway
-/// to reconnect it, for its grace period.
+/// Waits until no server is being started, at most for each one's connection timeout. A command for one server also waits for the
+/// gateway to reconnect it, for its grace period.
 async fn wait_for_servers(
     files: &GatewayFiles,
     mut status: RunningStatus,
@@ -208,7 +209,7 @@ fn state_of<'a>(status: &'a RunningStatus, alias: &Alias) -> Option<&'a ServerSt
     status.servers.iter().find(|server| server.server == *alias).map(|server| &server.state)
 }
 
-/// Returns the settings of a server that a gateway runs for other commands.
+/// Returns the settings for a server that a gateway runs for other commands.
 fn shared_config(entry: &mut ServerEntry) -> Option<&mut ServerConfig> {
     match &mut entry.settings {
         ServerSettings::Known(config) if is_shared(config) => Some(config),
@@ -220,7 +221,7 @@ fn is_shared(config: &ServerConfig) -> bool {
     matches!(config.transport, Transport::Stdio(_) | Transport::Http(_) | Transport::Sse(_))
 }
 
-/// Returns the failure of a command whose only server is down.
+/// Returns the failure for a command whose only server is down.
 fn down(status: &RunningStatus, alias: &Alias, state: &ServerState) -> Failure {
     let described = described(status, alias, state);
     let failure = Failure::new(Exit::Unreachable, format!("{described} in the running gateway"));
@@ -239,7 +240,7 @@ fn described(status: &RunningStatus, alias: &Alias, state: &ServerState) -> Stri
     }
 }
 
-/// Waits until the gateway has loaded the text of the file, and returns its status.
+/// Waits until the gateway has loaded the file's text, and returns its status.
 async fn wait_until_loaded(
     files: &GatewayFiles,
     file: &ConfigFile,

@@ -1,4 +1,4 @@
-//! Selectors of the command line: a server, or one tool of a server.
+//! Command-line selectors: a server, or one tool on a server.
 
 use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::Failure;
@@ -6,11 +6,11 @@ use crate::failure::Failure;
 /// A selected server or tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selector {
-    /// All tools of a server.
+    /// All tools on a server.
     Server(String),
     /// One tool, for [`ToolNames::choose`](crate::arguments::names::ToolNames::choose).
     Tool(String),
-    /// The tools of this name, of any server.
+    /// The tools with this name, on any server.
     Name(String),
 }
 
@@ -24,7 +24,7 @@ impl Servers {
                 Selector::Server(alias) => aliases.push(alias.clone()),
                 Selector::Tool(name) => match self.owner(name) {
                     Some(alias) => aliases.push(alias.to_owned()),
-                    // A tool without a server may belong to any of them.
+                    // A tool without a server may belong to any server.
                     None => return Ok((self, selectors)),
                 },
                 Selector::Name(_) => return Ok((self, selectors)),

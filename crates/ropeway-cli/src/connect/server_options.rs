@@ -1,4 +1,4 @@
-//! Options that select the servers of a command.
+//! Options that select a command's servers.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use ropeway_config::{EraChoice, HttpServer, Secret, ServerConfig, StdioServer, T
 
 use crate::failure::Failure;
 
-/// The name of the built-in demo server.
+/// The built-in demo server's name.
 pub(crate) const DEMO: &str = "demo";
 
 /// The variable that makes commands start their own servers.
@@ -87,12 +87,13 @@ impl From<EraOption> for EraChoice {
 }
 
 impl ServerOptions {
-    /// Returns `true` if the servers of a running gateway must not be used. It has chosen an era for each of them.
+    /// Returns `true` if a running gateway's servers must not be used. The gateway has chosen an era for each
+    /// server.
     pub(crate) fn is_direct(&self) -> bool {
         self.direct || self.era.is_some() || std::env::var_os(DIRECT).is_some_and(|value| value == "1")
     }
 
-    /// Returns the settings of the selected server.
+    /// Returns the selected server's settings.
     pub(crate) fn config(&self) -> Result<ServerConfig, Failure> {
         match (&self.stdio, &self.url) {
             (Some(command), _) => self.stdio_config(command),
@@ -156,7 +157,7 @@ impl ServerOptions {
     }
 }
 
-/// Returns the settings of the demo server, which is this binary.
+/// Returns the settings for the demo server, which is this binary.
 fn demo_config() -> Result<ServerConfig, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::usage("could not determine the path of the ropeway executable").caused_by(&error))?;
@@ -177,7 +178,7 @@ fn read_token(text: &str) -> Result<Secret, Failure> {
     }
 }
 
-/// Returns the name of a stdio server: the program, or the package of a package runner.
+/// Returns a stdio server's name: the program, or the package that a package runner starts.
 fn command_name(program: &str, arguments: &[String]) -> String {
     let last_part = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned();
     let program = last_part(program);

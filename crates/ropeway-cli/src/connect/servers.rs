@@ -1,4 +1,4 @@
-//! The servers of a command: from options, from a configuration file, from other clients, or the demo server.
+//! A command's servers: from options, from a configuration file, from other clients, or the demo server.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::secrets::redaction;
 use crate::terminal::style;
 use crate::terminal::text::escape_invisible;
 
-/// The servers of a command.
+/// A command's servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     pub(crate) config: Config,
@@ -36,13 +36,13 @@ pub(crate) struct Servers {
     pub(crate) reconnecting: bool,
     /// Tools are compared with ropeway.lock.
     pub(crate) is_locked: bool,
-    /// Handlers of server requests.
+    /// Handlers for server requests.
     pub(crate) handlers: Handlers,
     /// The configuration file, if any.
     pub(crate) file: Option<ConfigFile>,
-    /// The servers of a running gateway may be used.
+    /// A running gateway's servers may be used.
     pub(crate) may_use_gateway: bool,
-    /// Which of several servers the command waits for.
+    /// Which servers the command waits for, if it has several.
     pub(crate) waiting: Waiting,
     /// The command lists servers that are not started.
     lists_servers: bool,
@@ -50,22 +50,22 @@ pub(crate) struct Servers {
     uses_chat: bool,
 }
 
-/// The origin of the servers.
+/// Where the servers come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerSource {
     /// The command line.
     Line,
     /// A file.
     File(PathBuf),
-    /// The files of other clients.
+    /// Other clients' files.
     Clients,
     /// No servers are configured, so the demo server is used.
     Demo,
 }
 
 impl ServerOptions {
-    /// Returns the selected servers. An untrusted project file is refused, or accepted on a terminal. Without a file, those of
-    /// other clients are used, if the user accepts them.
+    /// Returns the selected servers. An untrusted project file is refused, or accepted on a terminal. Without a file, other
+    /// clients' servers are used, if the user accepts them.
     pub(crate) fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         let file = self.config_file()?;
         if file.is_none()
@@ -79,12 +79,12 @@ impl ServerOptions {
         self.servers_of(file, context)
     }
 
-    /// Like [`servers`](Self::servers), without those of other clients.
+    /// Like [`servers`](Self::servers), without other clients' servers.
     pub(crate) fn own_servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         self.servers_of(self.config_file()?, context)
     }
 
-    /// Returns the servers of a file, or of the options without one.
+    /// Returns the servers from a file, or from the options without one.
     pub(crate) fn servers_of(&self, file: Option<ConfigFile>, context: &CommandContext) -> Result<Servers, Failure> {
         let mut servers = match file {
             Some(file) => {
@@ -96,7 +96,7 @@ impl ServerOptions {
                 let mut entry = ServerEntry::new(self.config()?);
                 // A single server needs no prefix.
                 entry.prefix = String::new();
-                // The demo server is part of this program.
+                // The demo server belongs to this program.
                 entry.trust_hints = source == ServerSource::Demo;
                 Servers::new(Config::default().with_server(entry), source).eager()
             }
@@ -198,7 +198,7 @@ fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure 
 }
 
 impl Servers {
-    /// Creates the servers of a configuration.
+    /// Creates the servers for a configuration.
     pub(crate) fn new(mut config: Config, source: ServerSource) -> Self {
         config.warnings.extend(sandbox::gap_warnings(&config));
         Self {
@@ -217,7 +217,7 @@ impl Servers {
         }
     }
 
-    /// Parses the servers of a file that may be used.
+    /// Parses the servers in a file that may be used.
     pub(crate) fn of(file: ConfigFile) -> Result<Self, Failure> {
         let config = file.parse().map_err(|error| Failure::config(&error))?;
         let source = ServerSource::File(file.path.clone());
@@ -242,8 +242,8 @@ impl Servers {
         self
     }
 
-    /// Prints the warnings of the configuration to standard error, each once. Warnings that the command shows itself and,
-    /// outside of `chat`, warnings about the `chat` section are omitted.
+    /// Prints the configuration's warnings to standard error, each once. Warnings that the command shows itself and, outside
+    /// `chat`, warnings about the `chat` section are omitted.
     pub(crate) fn show_warnings(&self) {
         let is_alone = self.config.servers.len() == 1;
         let shown_later = |warning: &String| {
@@ -252,7 +252,7 @@ impl Servers {
         };
         let is_of_chat =
             |warning: &String| self.config.chat.as_ref().is_some_and(|chat| chat.warnings.contains(warning));
-        // A command may start some of the servers first, and then all of them.
+        // A command may start some servers first, and then all.
         static SHOWN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
         let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
         for warning in &self.config.warnings {
@@ -262,8 +262,8 @@ impl Servers {
         }
     }
 
-    /// Prints all warnings about servers to standard error, each once, for a command that starts none. Problems of the
-    /// `chat` section are part of its failure.
+    /// Prints all warnings about servers to standard error, each once, for a command that starts none. Its failure already
+    /// states problems in the `chat` section.
     pub(crate) fn show_all_warnings(&self) {
         let mut shown = HashSet::new();
         let is_of_chat =
@@ -286,7 +286,7 @@ impl Servers {
         self
     }
 
-    /// Sets the handlers of server requests.
+    /// Sets the handlers for server requests.
     pub(crate) fn with_handlers(mut self, handlers: Handlers) -> Self {
         self.handlers = handlers;
         self
@@ -349,7 +349,7 @@ impl Servers {
         self
     }
 
-    /// Returns the server of a `SERVER.TOOL` name.
+    /// Returns the server in a `SERVER.TOOL` name.
     pub(crate) fn owner(&self, name: &str) -> Option<&str> {
         let is_owner =
             |alias: &&str| name.strip_prefix(alias).is_some_and(|rest| rest.starts_with('.') && rest.len() > 1);
@@ -370,7 +370,7 @@ impl Servers {
         }
     }
 
-    /// Refuses the path of a program that cannot be started, unless an option selects the server.
+    /// Refuses a path to a program that cannot be started, unless an option selects the server.
     pub(crate) fn check_path(&self, name: &str) -> Result<(), Failure> {
         match unusable_path(name).filter(|_| self.source != ServerSource::Line) {
             Some(reason) => Err(Failure::usage(reason).hint("expected the name of a server, or the path of a program")),
@@ -378,7 +378,7 @@ impl Servers {
         }
     }
 
-    /// Returns the names of all servers.
+    /// Returns all server names.
     pub(crate) fn names(&self) -> Vec<&Alias> {
         self.config.servers.iter().map(|entry| &entry.alias).collect()
     }
@@ -396,7 +396,7 @@ impl Servers {
         self.unknown_noun("server", name, &[])
     }
 
-    /// Returns the failure for a name of neither a server nor a tool; `similar` are tools with similar names.
+    /// Returns the failure for a name that neither a server nor a tool has; `similar` are tools with similar names.
     pub(crate) fn unknown_server_or_tool(&self, name: &str, similar: &[String]) -> Failure {
         self.unknown_noun("server or tool", name, similar)
     }
@@ -421,7 +421,7 @@ impl Servers {
         }
     }
 
-    /// Redacts the secrets of all servers from further output.
+    /// Redacts all servers' secrets from further output.
     pub(crate) fn redact_secrets(&self) {
         for config in self.config.servers.iter().filter_map(ServerEntry::config) {
             redaction::add_secrets(&config.secrets());

@@ -1,4 +1,4 @@
-//! The connections of one command, from start to end.
+//! A command's connections, from start to end.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -38,12 +38,21 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// Maximum warnings about tools that differ from the lock.
 const MOST_DIFFERENCES: usize = 20;
 
-/// The connections of one command.
+/// A command's connections to its servers.
+///
+/// The `with` functions own the session. They build the bridge and run three futures in one `select!` on the command's task:
+/// `work`, the one that starts the servers, and the one that notes failures. `work` borrows the session, and the other two end
+/// with it. Then the session stores for the next command which servers failed, reports differences from the lock, and closes:
+/// servers may take [`CLOSE`] to end, or less if the deadline is near.
+///
+/// The session itself spawns no task, so its mutable parts are `RefCell`s instead of locks. No borrow is held across `.await`. If
+/// the future is dropped, for example by Ctrl-C before a chat's first turn, nothing is stored or waited for: the dropped bridge
+/// closes its connections.
 pub(crate) struct Session {
     pub(crate) bridge: Bridge,
     pub(crate) names: ToolNames,
     pub(crate) advice: ServerAdvice,
-    /// The only server of the command, which must be available.
+    /// The command's only server, which must be available.
     single: Option<Alias>,
     /// Lazy servers are started, too.
     pub(crate) eager: bool,
@@ -52,13 +61,13 @@ pub(crate) struct Session {
     pub(crate) status: Status,
     /// The lock file, if any.
     pub(crate) locked: Option<LoadedLock>,
-    /// The tool filters of each server that has some.
+    /// Tool filters, for each server that has some.
     pub(crate) filters: Vec<(Alias, ToolSettings)>,
     /// Differences from the lock that were reported.
     reported: RefCell<HashSet<String>>,
     /// Servers that failed the last time and are not started.
     skipped: HashSet<Alias>,
-    /// The socket of the gateway that runs servers for this command.
+    /// The socket at which a gateway runs servers for this command.
     pub(crate) gateway: Option<PathBuf>,
     began: Instant,
     /// When each server failed.
@@ -96,7 +105,7 @@ impl Session {
         Self::run(servers, single, context, work).await
     }
 
-    /// Like [`Session::with`], but a connection error of a single server is not a failure.
+    /// Like [`Session::with`], but a single server's connection error is not a failure.
     pub(crate) async fn with_any<T>(
         servers: Servers,
         context: &CommandContext,
@@ -105,7 +114,7 @@ impl Session {
         Self::run(servers, None, context, work).await
     }
 
-    /// Like [`Session::with`], for a list whose JSON form does not depend on the number of servers.
+    /// Like [`Session::with`], for a list whose JSON form does not depend on how many servers are configured.
     pub(crate) async fn with_list<T>(
         servers: Servers,
         context: &CommandContext,
@@ -124,7 +133,7 @@ impl Session {
         context: &CommandContext,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        // Verbose output shows the warnings of the bridge.
+        // Verbose output shows the bridge's warnings.
         if !context.verbose {
             servers.show_warnings();
         }
@@ -194,14 +203,14 @@ impl Session {
         done
     }
 
-    /// Starts all servers. Errors are part of their status.
+    /// Starts all servers. Their status reports errors.
     async fn start(&self) -> Infallible {
         // No server is `required`, so none is fatal.
         drop(self.bridge.start().await);
         std::future::pending().await
     }
 
-    /// Notes when servers fail.
+    /// Notes when each server first fails.
     async fn follow_failures(&self) -> Infallible {
         let mut events = self.bridge.events();
         while let Some(event) = events.next().await {
@@ -212,7 +221,7 @@ impl Session {
         std::future::pending().await
     }
 
-    /// Returns how the servers did that this command started itself.
+    /// Returns the outcomes for the servers that this command started itself.
     fn outcomes(&self, own: &[Alias]) -> Vec<(Alias, Outcome)> {
         let failed_after = self.failed_after.borrow();
         let outcome = |ServerStatus { server, state, .. }: ServerStatus| {
@@ -284,12 +293,12 @@ impl Session {
         }
     }
 
-    /// Returns the only server of the command, if it has exactly one.
+    /// Returns the command's only server, if it has exactly one.
     pub(crate) fn single(&self) -> Option<&Alias> {
         self.single.as_ref()
     }
 
-    /// Returns the exit code of a list of servers: success if one is available and none timed out.
+    /// Returns the exit code for a server list: success if a server is available and none timed out.
     pub(crate) fn exit(&self, statuses: &[ServerStatus]) -> Exit {
         match advice::exit_code(statuses) {
             Exit::Unreachable => worst_exit(statuses.iter().map(|status| self.exit_of(status))),
@@ -306,7 +315,7 @@ impl Session {
         }
     }
 
-    /// Returns all tools and the status of each server.
+    /// Returns all tools and each server's status.
     pub(crate) fn listing(&self) -> ToolListing {
         self.bridge.tools()
     }
@@ -325,7 +334,7 @@ impl Session {
         self.server(alias).map(|server| server.stderr_tail()).unwrap_or_default()
     }
 
-    /// Waits for a step of one server until the deadline.
+    /// Waits for a step on one server until the deadline.
     pub(crate) async fn step<T>(
         &self,
         what: &str,
@@ -342,7 +351,7 @@ impl Session {
         }
     }
 
-    /// Returns the failure of a step that exceeds the deadline.
+    /// Returns the failure for a step that exceeds the deadline.
     pub(crate) fn timeout_failure(&self, what: &str) -> Failure {
         let names: Vec<String> = self.waiting.servers().iter().map(|server| format!("`{server}`")).collect();
         let names = names.join(", ");
@@ -372,13 +381,13 @@ fn alias_of(entry: &ServerEntry) -> Alias {
     entry.alias.clone()
 }
 
-/// Reads the lock of a command, unless the command ignores it.
+/// Reads a command's lock, unless the command ignores it.
 pub(crate) fn load_lock(servers: &Servers) -> Result<Option<LoadedLock>, Failure> {
     if servers.is_locked { lockfile::load(servers) } else { Ok(None) }
 }
 
-/// Builds the bridge of a command. Every command that starts servers uses it, so that the lock, the stored sign-ins, the redaction and the
-/// sandbox apply to all of them.
+/// Builds a command's bridge. Every command that starts servers uses it, so that the lock, the stored sign-ins, the redaction and
+/// the sandbox apply to all servers.
 pub(crate) fn build_bridge(
     servers: Servers,
     locked: Option<&LoadedLock>,
@@ -398,7 +407,8 @@ pub(super) fn hidden(difference: &Difference) -> String {
     format!("tool `{}.{}` is hidden: {}", difference.server, difference.tool, difference.reason())
 }
 
-/// Shortens the connection timeout of servers that were not ready the last time, unless the command needs them or nothing else remains.
+/// Shortens the connection timeout for servers that were not ready the last time, unless the command needs them or nothing else
+/// remains.
 fn limit_slow(servers: &mut Servers, memory: &FailureMemory) {
     let was_late = |entry: &ServerEntry| memory.is_hopeless(entry, Waiting::Briefly(Duration::ZERO));
     let mut enabled = servers.config.servers.iter().filter(|entry| entry.enabled);
@@ -412,7 +422,7 @@ fn limit_slow(servers: &mut Servers, memory: &FailureMemory) {
     }
 }
 
-/// Adjusts the server settings for a command: one connection attempt, limited by the deadline of the command.
+/// Adjusts the server settings for a command: one connection attempt, limited by the command's deadline.
 fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
     for entry in &mut servers.config.servers {
         entry.required = false;

@@ -1,4 +1,4 @@
-//! The source files of servers, to notice when they change.
+//! Servers' source files, to notice when they change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry, Metadata};
@@ -15,28 +15,30 @@ use crate::terminal::style::warning;
 
 /// Maximum files that are watched for one server.
 pub(crate) const MAX_FILES: usize = 5_000;
-/// Maximum nesting of watched folders.
+/// Maximum folder nesting that is watched.
 const MAX_DEPTH: usize = 16;
-/// Maximum entries of folders that one scan uses.
+/// Maximum folder entries that one scan uses.
 const MAX_ENTRIES: usize = 50_000;
 
-/// Servers with too many entries that the user was warned of, each with the first folder that is not watched completely.
+/// Servers with too many entries that the user was warned about, each with the first folder that is not watched completely.
+///
+/// It is global, so that the warning appears once per process, not once per scan. The lock is held only to insert an entry.
 static WARNED: Mutex<BTreeSet<(Alias, PathBuf)>> = Mutex::new(BTreeSet::new());
 
-/// Extensions of code. Other files next to a script may be data, which a server writes itself.
+/// Code file extensions. Other files next to a script may be data, which a server writes itself.
 const CODE: [&str; 29] = [
     "c", "cjs", "clj", "cpp", "cs", "cts", "dart", "ex", "exs", "go", "h", "java", "js", "jsx", "kt", "lua", "mjs",
     "mts", "php", "pl", "py", "rb", "rs", "scala", "sh", "swift", "ts", "tsx", "zig",
 ];
 
-/// Folders of dependencies and build products, in addition to hidden ones.
+/// Dependency and build folders, in addition to hidden ones.
 const IGNORED: [&str; 7] =
     ["node_modules", "target", "__pycache__", "venv", "site-packages", "vendor", "bower_components"];
 
-/// Modification time and size of each file.
+/// Each file's modification time and size.
 pub(crate) type FileStamps = BTreeMap<PathBuf, (SystemTime, u64)>;
 
-/// The files of one server.
+/// One server's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourceFiles {
     pub(crate) alias: Alias,
@@ -54,8 +56,8 @@ enum Root {
 }
 
 impl SourceFiles {
-    /// Returns the files of each stdio server: the given ones, or those of its command. Servers with equal commands share a process,
-    /// so only the first of them is returned.
+    /// Returns each stdio server's files: the given ones, or those that its command names. Servers with equal commands share a
+    /// process, so only the first such server is returned.
     pub(crate) fn of(config: &Config, given: &[PathBuf]) -> Vec<Self> {
         let mut seen: Vec<&StdioServer> = Vec::new();
         let mut files = Vec::new();
@@ -82,7 +84,7 @@ impl SourceFiles {
         self.roots.is_empty()
     }
 
-    /// Reads the stamps of all files, up to [`MAX_FILES`]. Warns once if the folders have too many entries.
+    /// Reads the stamps for all files, up to [`MAX_FILES`]. Warns once if the folders have too many entries.
     pub(crate) fn stamps(&self) -> FileStamps {
         let scan = self.scan(MAX_ENTRIES);
         if let Some(folder) = scan.cut_folder {
@@ -120,7 +122,7 @@ fn command_roots(server: &StdioServer) -> Vec<Root> {
     let directory = server.working_dir();
     let in_directory = |word: &str| directory.map_or_else(|| PathBuf::from(word), |it| it.join(word));
     let mut roots = Vec::new();
-    // A name without a slash is that of an installed program.
+    // A name without a slash names an installed program.
     if server.command.contains('/') {
         roots.push(Root::File(in_directory(&server.command)));
     }
@@ -133,7 +135,7 @@ fn command_roots(server: &StdioServer) -> Vec<Root> {
         roots.extend([Root::Code(folder.to_owned()), Root::File(path.clone())]);
     }
     match directory {
-        // The code of a package runner's server is not in its directory.
+        // A package runner's server has its code outside its directory.
         Some(directory) if roots.is_empty() && (server.cwd.is_some() || !server.is_package_runner()) => {
             vec![Root::Code(directory.to_owned())]
         }
@@ -150,7 +152,7 @@ fn is_code(path: &Path) -> bool {
     extension.is_some_and(|extension| CODE.contains(&extension))
 }
 
-/// The files of a server that were found so far.
+/// The server files found so far.
 struct Scan {
     stamps: FileStamps,
     entries_left: usize,

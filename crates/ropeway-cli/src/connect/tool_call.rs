@@ -1,4 +1,4 @@
-//! Tool lookup and calls of a session.
+//! Tool lookup and calls in a session.
 
 use ropeway_bridge::ToolListing;
 use ropeway_bridge::registry::{ServerState, ServerStatus};
@@ -23,8 +23,8 @@ use crate::terminal::text::clean_line;
 impl Session {
     /// Waits for the tool with this name, but only briefly for servers that are not ready while another one has it.
     ///
-    /// A server that is still connecting may have a tool of the same name: a warning names it. If its cached tools include
-    /// the name, nothing is called.
+    /// A server that is still connecting may have a tool with the same name: a warning names it. If its cached tools
+    /// include the name, nothing is called.
     pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
         let late = |listing: &ToolListing| -> Vec<Alias> {
             let late = listing.statuses.iter().filter(|status| is_pending(&status.state));
@@ -76,7 +76,7 @@ impl Session {
         let listing = self.listing();
         let late = |status: &&ServerStatus| status.state == ServerState::Connecting;
         if self.deadline.is_some() && listing.statuses.iter().any(|status| late(&status)) {
-            // No time is left for a call, and the pending server may have a tool of that name.
+            // No time is left for a call, and the pending server may have a tool with that name.
             return Err(self.timeout_failure("connecting to").hint("try `SERVER.TOOL` to start only that server"));
         }
         let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
@@ -121,7 +121,7 @@ impl Session {
                 Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
             Some(error) => {
-                // The limit of the command ends the call, or the wait for it: whichever is noticed first.
+                // The command's time limit ends the call, or the wait for it: whichever is noticed first.
                 if matches!(error, CallError::Timeout { .. }) && self.deadline.is_some() {
                     return Err(self.timeout_failure("waiting for"));
                 }

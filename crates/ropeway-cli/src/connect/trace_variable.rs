@@ -1,5 +1,4 @@
-//! The trace that the caller of this process is part of, from the variable `TRACEPARENT`
-//! ([environment variables as context carriers](https://opentelemetry.io/docs/specs/otel/context/env-carriers/)).
+//! The caller's trace from `TRACEPARENT` ([specification](https://opentelemetry.io/docs/specs/otel/context/env-carriers/)).
 
 use ropeway_core::tool::{CallContext, TraceParent};
 
@@ -10,7 +9,7 @@ pub(crate) fn trace_parent() -> Option<TraceParent> {
     std::env::var(VARIABLE).ok()?.parse().ok()
 }
 
-/// Returns the context of a call within the trace of this process.
+/// Returns the context for a call within this process's trace.
 pub(crate) fn call_context() -> CallContext {
     let context = CallContext::default();
     match trace_parent() {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Which of several servers a command waits for.
+/// Which servers a command waits for, if it has several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// All of them.
+    /// All servers.
     #[default]
     ForAll,
     /// All except those that failed the last time, and [`SLOW_PATIENCE`] for those that were not ready then.

@@ -1,8 +1,8 @@
 //! Evaluates arithmetic expressions.
 
-/// Maximum bytes of an expression.
+/// Maximum expression size in bytes.
 pub(super) const MAX_EXPRESSION: usize = 10_000;
-/// Maximum nesting of parentheses, functions and signs.
+/// Maximum nesting depth for parentheses, functions and signs.
 const MAX_DEPTH: usize = 100;
 
 /// An invalid expression.

@@ -81,7 +81,7 @@ impl Canvas {
         }
     }
 
-    /// Draws text with capitals of `size` pixels from its top left corner.
+    /// Draws text from its top left corner. Capitals are `size` pixels high.
     pub(super) fn text(&mut self, (left, top): Point, size: f64, weight: f64, colour: Colour, text: &str) {
         let unit = size / font::CAPITALS;
         let mut left = left;
@@ -139,7 +139,7 @@ fn blend(pixel: &mut Colour, colour: Colour, covered: f64) {
     }
 }
 
-/// Returns the distance of a point from a line segment.
+/// Returns the distance from a point to a line segment.
 fn distance(place: Point, from: Point, to: Point) -> f64 {
     let along = (to.0 - from.0, to.1 - from.1);
     let length = along.0 * along.0 + along.1 * along.1;

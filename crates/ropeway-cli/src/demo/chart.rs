@@ -109,7 +109,7 @@ impl Chart {
         canvas.text((20.0, 21.0), TITLE_SIZE, 2.0, TITLE, &title);
     }
 
-    /// Returns the horizontal centre of a value.
+    /// Returns a value's horizontal centre.
     fn x(&self, plot: &Plot, at: usize) -> f64 {
         let room = plot.right - plot.left;
         let count = self.values.len() as f64;
@@ -190,7 +190,7 @@ impl Chart {
     }
 }
 
-/// The area of the values.
+/// The values' area.
 struct Plot {
     left: f64,
     right: f64,
@@ -230,7 +230,7 @@ impl Scale {
             [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * size).into_iter().find(|step| *step >= rough * 0.999);
         let step = step.unwrap_or(10.0 * size);
         let (mut bottom, mut top) = ((low / step).floor() * step, (high / step).ceil() * step);
-        // Leaves room for the label of a value at the edge.
+        // Leaves room for a value's label at the edge.
         if high > 0.0 && top - high < step * 0.3 {
             top += step / 2.0;
         }
@@ -246,7 +246,7 @@ impl Scale {
         (0..20).map(move |at| (first + f64::from(at)) * step).take_while(move |tick| *tick <= high + step * 1e-6)
     }
 
-    /// Returns the base line of the values.
+    /// Returns the values' base line.
     fn base(&self) -> f64 {
         0.0_f64.max(self.low).min(self.high)
     }

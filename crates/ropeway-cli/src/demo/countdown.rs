@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::message::text_result;
 
-/// Maximum duration of a countdown.
+/// Maximum countdown duration.
 pub(super) const MAX_SECONDS: f64 = 600.0;
-/// Maximum steps of a countdown.
+/// Maximum steps in a countdown.
 pub(super) const MAX_STEPS: u32 = 1000;
 
-/// The duration and the steps of a countdown.
+/// A countdown's duration and steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Countdown {
     seconds: f64,

@@ -1,27 +1,27 @@
 //! A small stroke font, which scales to any size.
 
-/// The height of capitals, in grid units.
+/// Capital height, in grid units.
 pub(super) const CAPITALS: f64 = 6.0;
 /// The gap between two characters.
 const GAP: f64 = 1.9;
-/// The width of a space.
+/// A space's width.
 const SPACE: f64 = 1.2;
 
 /// A character, in grid units.
 pub(super) struct Glyph {
     /// Lines through points.
     pub(super) strokes: Vec<Vec<(f64, f64)>>,
-    /// The offset of the next character.
+    /// The next character's offset.
     pub(super) advance: f64,
 }
 
-/// Returns the width of a text whose capitals are `size` high.
+/// Returns a text's width if its capitals are `size` high.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let units: f64 = text.chars().map(|character| glyph(character).advance).sum();
     (units - GAP).max(0.0) * size / CAPITALS
 }
 
-/// Returns the strokes of a character, or a box for an unknown one.
+/// Returns a character's strokes, or a box for an unknown one.
 pub(super) fn glyph(character: char) -> Glyph {
     let number = |byte: u8| f64::from(byte.saturating_sub(b'0'));
     let point = |point: &str| match point.as_bytes() {

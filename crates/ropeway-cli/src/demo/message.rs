@@ -1,4 +1,4 @@
-//! JSON-RPC messages of the demo server, for both protocol eras.
+//! The demo server's JSON-RPC messages, for both protocol eras.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Cache lifetime of lists, in milliseconds; they never change.
+/// Cache lifetime for lists, in milliseconds. Lists never change.
 const CACHE_TTL: u64 = 3_600_000;
 
 const INSTRUCTIONS: &str = "Tools for trying out a client: a clock, a calculator, charts, statistics, a slow countdown and a tool that always fails.";
@@ -75,7 +75,7 @@ impl Request {
         self.meta("progressToken").filter(|token| token.is_string() || token.is_number())
     }
 
-    /// Checks that the request follows `initialize`, or has the `_meta` keys of the modern era.
+    /// Checks that the request follows `initialize`, or has the modern era's `_meta` keys.
     pub(super) fn check_era(&self, initialized: bool) -> Result<(), RpcError> {
         match self.meta(VERSION_KEY) {
             None if initialized || self.method == "ping" => Ok(()),
@@ -93,7 +93,7 @@ impl Request {
     }
 }
 
-/// A parsed line of input.
+/// A parsed input line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Incoming {
     Request(Request),
@@ -172,7 +172,7 @@ pub(super) fn error(id: &Value, code: ErrorCode, reason: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code as i32, "message": reason}})
 }
 
-/// Returns a result in the era of the request.
+/// Returns a result in the request's era.
 pub(super) fn result(request: &Request, mut result: Value) -> Value {
     if let Some(fields) = result.as_object_mut() {
         if request.is_modern() {
@@ -211,7 +211,7 @@ pub(super) fn progress(token: &Value, progress: f64, total: f64, text: &str) -> 
         "params": {"progressToken": token, "progress": progress, "total": total, "message": text}})
 }
 
-/// Returns the result of `initialize`: the requested version if it is supported, otherwise the newest one.
+/// Returns the `initialize` result: the requested version if it is supported, otherwise the newest one.
 pub(super) fn initialize_result(params: &Map<String, Value>) -> Value {
     let asked = params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
     let version = LEGACY_VERSIONS.iter().find(|version| **version == asked).unwrap_or(&LEGACY_VERSIONS[0]);
@@ -219,7 +219,7 @@ pub(super) fn initialize_result(params: &Map<String, Value>) -> Value {
         "instructions": INSTRUCTIONS})
 }
 
-/// Returns the result of `server/discover`.
+/// Returns the `server/discover` result.
 pub(super) fn discover_result() -> Value {
     cached(json!({"supportedVersions": [MODERN_VERSION], "capabilities": {"tools": {}}, "instructions": INSTRUCTIONS}))
 }

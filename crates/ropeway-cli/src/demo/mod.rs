@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use message::{ErrorCode, Incoming, Request};
 use tools::ToolReply;
 
-/// Maximum bytes of a message; longer ones are skipped and refused.
+/// Maximum message size in bytes; longer ones are skipped and refused.
 const MAX_MESSAGE: u64 = 16 << 20;
 /// Maximum concurrent countdowns.
 const MAX_RUNNING: usize = 256;
@@ -56,6 +56,12 @@ impl Client {
 /// Running calls by request id. Dropping the sender stops the call.
 type Running = Arc<Mutex<HashMap<String, Sender<()>>>>;
 
+/// The demo server, which one thread runs.
+///
+/// That thread reads requests and answers all but countdowns, which run on their own threads. They share the output and the
+/// table of running calls; each has its own mutex, and no thread holds both. The entry in the table decides who answers: a
+/// cancellation removes it, which drops the sender and stops the countdown, and a countdown without an entry sends no
+/// result. The threads are detached: they end with the process when the input ends.
 struct Server {
     client: Client,
     running: Running,
@@ -105,7 +111,7 @@ impl Server {
         self.client.send(&reply)
     }
 
-    /// Returns the result of a request, or `None` if it is sent later.
+    /// Returns a request's result, or `None` if it is sent later.
     fn result(&mut self, request: &Request) -> Result<Option<Value>, message::RpcError> {
         if request.method == "initialize" {
             self.initialized = true;

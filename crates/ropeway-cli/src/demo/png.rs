@@ -1,12 +1,12 @@
 //! Encodes RGB images as PNG (<https://www.w3.org/TR/png-3/>).
 //!
-//! Each row is filtered by the one above it, which turns the flat areas of a chart into zeros. Runs of equal bytes then
-//! compress well with the fixed Huffman code of DEFLATE (RFC 1951), without any further search for matches.
+//! Each row is filtered by the one above it, which turns a chart's flat areas into zeros. Runs of equal bytes then
+//! compress well with DEFLATE's fixed Huffman code (RFC 1951), without any further search for matches.
 
-/// The longest run of one DEFLATE match.
+/// The longest run in one DEFLATE match.
 const MAX_RUN: usize = 258;
 
-/// Encodes rows of 3 bytes per pixel.
+/// Encodes rows with 3 bytes per pixel.
 pub(super) fn encode(width: usize, pixels: &[[u8; 3]]) -> Vec<u8> {
     let rows: Vec<&[u8]> = pixels.chunks(width.max(1)).map(<[[u8; 3]]>::as_flattened).collect();
     let mut filtered = Vec::with_capacity(rows.len() * (width * 3 + 1));
@@ -39,7 +39,7 @@ fn write_chunk(file: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
     file.extend(checksum.to_be_bytes());
 }
 
-/// Compresses data into a zlib stream (RFC 1950) of one block with fixed Huffman codes.
+/// Compresses data into a zlib stream (RFC 1950) with one block and fixed Huffman codes.
 fn zlib(data: &[u8]) -> Vec<u8> {
     let mut out = BitWriter { bytes: vec![0x78, 0x01], bits: 0, count: 0 };
     // The last block, with fixed codes.
@@ -54,7 +54,7 @@ fn zlib(data: &[u8]) -> Vec<u8> {
             at += run;
         }
     }
-    // The end of the block.
+    // The end-of-block symbol.
     out.write_symbol(256);
     out.flush();
     out.bytes.extend(adler32(data).to_be_bytes());
@@ -92,7 +92,7 @@ impl BitWriter {
         self.write(code.reverse_bits() >> (32 - length), length);
     }
 
-    /// Writes a match of 3 to 258 bytes at distance 1 (RFC 1951, section 3.2.5).
+    /// Writes a 3 to 258 byte match at distance 1 (RFC 1951, section 3.2.5).
     fn write_run(&mut self, run: usize) {
         if run == MAX_RUN {
             self.write_symbol(285);
@@ -113,14 +113,14 @@ impl BitWriter {
     }
 }
 
-/// The checksum of PNG chunks (<https://www.w3.org/TR/png-3/#5CRC-algorithm>).
+/// The PNG chunk checksum (<https://www.w3.org/TR/png-3/#5CRC-algorithm>).
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     })
 }
 
-/// The checksum of zlib streams (RFC 1950, section 9).
+/// The zlib stream checksum (RFC 1950, section 9).
 fn adler32(bytes: &[u8]) -> u32 {
     let (a, b) = bytes.iter().fold((1, 0), |(a, b), byte| {
         let a = (a + u32::from(*byte)) % 65_521;

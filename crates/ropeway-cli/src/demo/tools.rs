@@ -1,4 +1,4 @@
-//! The tools of the demo server.
+//! The demo server's tools.
 
 use ropeway_core::suggest;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use super::countdown::{self, Countdown};
 use super::message::text_result;
 use super::{calculate, chart, clock, statistics};
 
-/// The reply of a tool.
+/// A tool's reply.
 pub(super) enum ToolReply {
     Now(Value),
     /// A result that is sent later.

@@ -8,12 +8,12 @@ use crate::terminal::text::{clean_json, columns};
 
 /// Maximum values in an example.
 const MOST_VALUES: usize = 60;
-/// Maximum nesting of values.
+/// Maximum value nesting.
 const DEEPEST: usize = 6;
-/// Maximum bytes of an example; longer ones are omitted.
+/// Maximum example size in bytes; longer ones are omitted.
 const LONGEST: usize = 4000;
 
-/// Returns values for the required arguments of a schema, where possible.
+/// Returns values for a schema's required arguments, where possible.
 pub(crate) fn arguments(schema: &Value) -> Map<String, Value> {
     let maker = ExampleBuilder { root: SchemaRoot::new(schema), left: std::cell::Cell::new(MOST_VALUES) };
     maker.root.following(schema, |resolved| match resolved {
@@ -28,7 +28,7 @@ struct ExampleBuilder<'a> {
 }
 
 impl<'a> ExampleBuilder<'a> {
-    /// Returns the required fields of an object; with `fills`, one optional field if none is required.
+    /// Returns an object's required fields; with `fills`, one optional field if none is required.
     fn object(&self, schema: &'a Value, depth: usize, fills: bool) -> Map<String, Value> {
         let mut parts = vec![schema];
         let mark = self.root.depth();
@@ -171,7 +171,7 @@ fn text(schema: &Value) -> String {
     text.chars().cycle().take(length).collect()
 }
 
-/// Returns the shell words of a call: the tool, its arguments, and options with their values. `None` if no command line
+/// Returns a call's shell words: the tool, its arguments, and options with their values. `None` if no command line
 /// that is safe to show can call the tool.
 pub(crate) fn command(tool: &str, schema: &Value, more: &[String]) -> Option<Vec<String>> {
     // A name that starts with `-` would be parsed as an option.
@@ -233,7 +233,7 @@ fn quoted(word: &str) -> Option<String> {
     Some(if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) })
 }
 
-/// Breaks the words into lines of a width, joined by backslashes.
+/// Breaks the words into lines that fit a width, joined by backslashes.
 pub(crate) fn lines(words: &[String], width: usize, indent: usize) -> String {
     let start = " ".repeat(indent);
     let mut text = start.clone();

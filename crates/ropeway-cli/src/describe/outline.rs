@@ -1,4 +1,4 @@
-//! Outlines of JSON Schemas: every field with its type, constraints and nested fields.
+//! JSON Schema outlines: every field with its type, constraints and nested fields.
 
 use serde_json::{Number, Value};
 
@@ -6,26 +6,26 @@ use crate::describe::schema::{self, Members, Resolved, SchemaRoot, description, 
 use crate::describe::types::{Field, type_at, types_at};
 use crate::terminal::text::{columns, cut};
 
-/// Maximum rows of an outline.
+/// Maximum rows in an outline.
 const MOST_ROWS: usize = 400;
-/// Maximum nesting of fields.
+/// Maximum field nesting.
 const DEEPEST: usize = 8;
-/// Maximum columns of a type in a row.
+/// Maximum type width in a row, in columns.
 const WIDEST: usize = 200;
-/// Maximum columns of a name.
+/// Maximum name width in columns.
 const LONGEST_NAME: usize = 120;
-/// Maximum columns of a description.
+/// Maximum description width in columns.
 const LONGEST_DESCRIPTION: usize = 4000;
-/// Maximum columns of a constraint.
+/// Maximum constraint width in columns.
 const LONGEST_NOTE: usize = 1000;
-/// Choices of an enumeration that are part of the type.
+/// Maximum enumeration choices that the type itself lists.
 const CHOICES_IN_TYPE: usize = 8;
-/// Maximum choices of an enumeration in a constraint.
+/// Maximum enumeration choices in a constraint.
 const MOST_CHOICES: usize = 60;
-/// Maximum examples of a field.
+/// Maximum examples per field.
 const MOST_EXAMPLES: usize = 3;
 
-/// The rows of a schema.
+/// A schema's rows.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
     pub(crate) rows: Vec<OutlineRow>,
@@ -35,7 +35,7 @@ pub(crate) struct Outline {
     pub(crate) notes: Vec<String>,
 }
 
-/// One field of an outline.
+/// One field in an outline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutlineRow {
     /// The nesting level, from zero.
@@ -46,12 +46,12 @@ pub(crate) struct OutlineRow {
 }
 
 impl Outline {
-    /// Outlines the schema of arguments.
+    /// Outlines an argument schema.
     pub(crate) fn new(schema: &Value) -> Self {
         Self::from_root(schema, SchemaRoot::new(schema))
     }
 
-    /// Outlines the schema of a result.
+    /// Outlines a result's schema.
     pub(crate) fn of_result(schema: &Value) -> Self {
         Self::from_root(schema, SchemaRoot::of_result(schema))
     }
@@ -90,7 +90,7 @@ struct OutlineBuilder<'a> {
 }
 
 impl<'a> OutlineBuilder<'a> {
-    /// Adds the rows of fields, items and alternatives of a schema.
+    /// Adds rows for a schema's fields, items and alternatives.
     fn within(&mut self, schema: &'a Value, level: usize) {
         let mark = self.root.depth();
         if let Some(inner) = self.inner(schema) {
@@ -160,8 +160,8 @@ impl<'a> OutlineBuilder<'a> {
         self.root.unwind(mark);
     }
 
-    /// Returns the schema with the fields of a value: the items of a list, the non-null part of a nullable value.
-    /// The followed references stay open.
+    /// Returns the schema that has a value's fields: a list's items, a nullable value's non-null part. The
+    /// followed references stay open.
     fn inner(&self, schema: &'a Value) -> Option<&'a Value> {
         let mut schema = schema;
         for _ in 0..DEEPEST {
@@ -200,14 +200,14 @@ impl<'a> OutlineBuilder<'a> {
         })
     }
 
-    /// Returns the constraints of a field in words.
+    /// Returns a field's constraints in words.
     fn notes(&self, field: &'a Value, target: &'a Value) -> Vec<String> {
         let mut notes = Vec::new();
         let mut parts = vec![target];
         if !std::ptr::eq(field, target) {
             parts.insert(0, field);
         }
-        // The constraints of a nullable value are those of its other part.
+        // A nullable value has its other part's constraints.
         let mark = self.root.depth();
         if let Some(Resolved::Schema(part)) = sole(target).map(|part| self.root.follow(part)) {
             parts.push(part);
@@ -249,7 +249,7 @@ fn sole(schema: &Value) -> Option<&Value> {
     }
 }
 
-/// Adds the constraints of a schema in words. Invalid keywords are ignored.
+/// Adds a schema's constraints in words. Invalid keywords are ignored.
 fn constraints(schema: &Value, notes: &mut Vec<String>) {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array)
         && choices.len() > CHOICES_IN_TYPE
@@ -303,7 +303,7 @@ fn number<'a>(schema: &'a Value, word: &str) -> Option<&'a Number> {
     }
 }
 
-/// Returns the limits of a number in words.
+/// Returns a number's limits in words.
 fn bounds(schema: &Value) -> Option<String> {
     let least = number(schema, "minimum").map(|least| format!("at least {least}"));
     let most = number(schema, "maximum").map(|most| format!("at most {most}"));
@@ -318,7 +318,7 @@ fn bounds(schema: &Value) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
-/// Returns the limits of a length in words.
+/// Returns a length's limits in words.
 fn range(schema: &Value, least: &str, most: &str, unit: &str) -> Option<String> {
     let limit = |word: &str| schema.get(word).and_then(Value::as_u64);
     let units = |count: u64| if count == 1 { unit.to_owned() } else { format!("{unit}s") };

@@ -8,19 +8,19 @@ use serde_json::{Map, Value, json};
 
 use crate::terminal::text::cut;
 
-/// Maximum columns of one choice, name or default in a type.
+/// Maximum width in columns for one choice, name or default in a type.
 pub(super) const LONGEST_WORD: usize = 60;
-/// Maximum fields of an object in a type.
+/// Maximum fields per object in a type.
 pub(super) const MOST_FIELDS: usize = 40;
-/// Maximum nesting of schemas.
+/// Maximum schema nesting.
 pub(super) const NESTING: usize = 64;
 /// Maximum types formatted for one schema. References let a small schema expand to very many.
 const MOST_TYPES: usize = 10_000;
-/// Maximum alternatives of a type.
+/// Maximum alternatives in a type.
 pub(super) const ALTERNATIVES: usize = 50;
-/// Maximum defaults of a schema that are validated.
+/// Maximum defaults that are validated per schema.
 const MOST_DEFAULTS: usize = 20;
-/// Maximum bytes of a schema that its default is validated with.
+/// Maximum schema size for validating its default, in bytes.
 const LARGEST_CHECKED: usize = 16 << 10;
 
 /// The schema that references point into, with the remaining budget for following them.
@@ -38,21 +38,21 @@ pub(crate) struct SchemaRoot<'a> {
 
 /// A schema with its references resolved.
 pub(crate) enum Resolved<'a> {
-    /// The target of the references.
+    /// The references' target.
     Schema(&'a Value),
-    /// The name of a schema that is recursive or nested too deeply.
+    /// The name that stands for a recursive or too deeply nested schema.
     Name(String),
 }
 
 impl<'a> SchemaRoot<'a> {
-    /// Starts at the schema of arguments.
+    /// Starts at an argument schema.
     pub(crate) fn new(schema: &'a Value) -> Self {
         let (left, nesting) = (Cell::new(MOST_TYPES), Cell::new(0));
         let open = RefCell::new(vec![schema]);
         Self { schema, is_result: false, left, nesting, open, checked: RefCell::default() }
     }
 
-    /// Starts at the schema of a result.
+    /// Starts at a result schema.
     pub(crate) fn of_result(schema: &'a Value) -> Self {
         Self { is_result: true, ..Self::new(schema) }
     }
@@ -64,7 +64,7 @@ impl<'a> SchemaRoot<'a> {
         left > 0
     }
 
-    /// Returns `true` if the default of a field is shown. A required argument has at most an invalid one, which no call sends.
+    /// Returns `true` if a field's default is shown. A required argument has at most an invalid one, which no call sends.
     pub(crate) fn shows_default(&self, is_required: bool) -> bool {
         self.is_result || !is_required
     }
@@ -77,7 +77,7 @@ impl<'a> SchemaRoot<'a> {
         (kinds.is_empty() || kinds.iter().any(is_kind)) && self.accepts(schema, default)
     }
 
-    /// Validates the default of a schema, as a call does. One that is too large to check is accepted.
+    /// Validates a schema's default, as a call does. Accepts a schema that is too large to check.
     fn accepts(&self, schema: &Value, default: &Value) -> bool {
         let mut checked = self.checked.borrow_mut();
         if let Some(is_valid) = checked.get(&std::ptr::from_ref(schema)) {
@@ -107,7 +107,7 @@ impl<'a> SchemaRoot<'a> {
         self.open.borrow_mut().truncate(mark);
     }
 
-    /// Follows the references of a schema while `read` runs.
+    /// Follows a schema's references while `read` runs.
     pub(crate) fn following<T>(&self, schema: &'a Value, read: impl FnOnce(Resolved<'a>) -> T) -> T {
         let mark = self.depth();
         let value = read(self.follow(schema));
@@ -115,7 +115,7 @@ impl<'a> SchemaRoot<'a> {
         value
     }
 
-    /// Follows the references of a schema. References to other documents are not followed.
+    /// Follows a schema's references, except for those to other documents.
     pub(crate) fn follow(&self, schema: &'a Value) -> Resolved<'a> {
         let mut schema = schema;
         while let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
@@ -132,38 +132,38 @@ impl<'a> SchemaRoot<'a> {
     }
 }
 
-/// Returns the alternatives of a schema.
+/// Returns a schema's alternatives.
 pub(crate) fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
     ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array))
 }
 
-/// Returns the name of a referenced schema: the last part of the reference, or the title.
+/// Returns a referenced schema's name: the last part of the reference, or the title.
 fn reference_name(reference: &str, target: &Value) -> String {
     let last = reference.rsplit(['/', '#']).next().filter(|name| !name.is_empty());
     let title = target.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());
     cut(last.or(title).unwrap_or("object"), LONGEST_WORD)
 }
 
-/// Returns the value of a keyword, next to a reference or in its target.
+/// Returns a keyword's value, next to a reference or in its target.
 pub(crate) fn keyword<'a>(schema: &'a Value, resolved: &'a Value, word: &str) -> Option<&'a Value> {
     schema.get(word).or_else(|| resolved.get(word))
 }
 
-/// Returns the description of a schema, next to a reference or in its target.
+/// Returns a schema's description, next to a reference or in its target.
 pub(crate) fn description<'a>(schema: &'a Value, resolved: &'a Value) -> Option<&'a str> {
     let said = |schema: &'a Value| schema.get("description").and_then(Value::as_str);
     said(schema).or_else(|| said(resolved))
 }
 
-/// The fields of an object schema, including those of `allOf`.
+/// An object schema's fields, including those of `allOf`.
 #[derive(Default)]
 pub(crate) struct Members<'a> {
     pub(crate) properties: Vec<(&'a str, &'a Value)>,
     /// Without arguments that have a valid default, which a call adds.
     pub(crate) required: HashSet<&'a str>,
-    /// The schema of additional properties.
+    /// The schema for additional properties.
     pub(crate) others: Option<&'a Value>,
-    /// The schemas of pattern properties.
+    /// The schemas for pattern properties.
     pub(crate) patterns: Vec<(&'a str, &'a Value)>,
     most: usize,
 }
@@ -175,12 +175,12 @@ impl Members<'_> {
     }
 }
 
-/// Collects the fields of an object schema.
+/// Collects an object schema's fields.
 pub(crate) fn members<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Members<'a> {
     first_members(schema, root, usize::MAX)
 }
 
-/// Collects about `most` fields of an object schema.
+/// Collects about `most` fields from an object schema.
 pub(super) fn first_members<'a>(schema: &'a Value, root: &SchemaRoot<'a>, most: usize) -> Members<'a> {
     let mut members = Members { most, ..Members::default() };
     collect_members(schema, root, 8, &mut HashSet::new(), &mut members);
@@ -224,7 +224,7 @@ fn collect_members<'a>(
     }
 }
 
-/// Returns the schema of one property of an object schema.
+/// Returns one property's schema in an object schema.
 pub(crate) fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let resolved = resolve(schema, schema);
     let own = resolved.get("properties").and_then(|properties| properties.get(name));
@@ -277,7 +277,7 @@ fn collect_json_types<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize
     }
 }
 
-/// Returns the JSON types of the items of a list, or none if an alternative does not restrict them.
+/// Returns the JSON types that a list's items may have, or none if an alternative does not restrict them.
 pub(crate) fn item_types(schema: &Value, root: &Value) -> Vec<String> {
     let schema = resolve(schema, root);
     let lists: Vec<&Value> = match alternatives(schema) {
@@ -296,7 +296,7 @@ fn is_null(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("null")
 }
 
-/// Returns the values of an enumeration or boolean argument.
+/// Returns the choices for an enumeration or boolean argument.
 pub(crate) fn choices(schema: &Value, name: &str) -> Vec<String> {
     let Some(property) = property(schema, name).map(|property| resolve(property, schema)) else { return Vec::new() };
     let parts: Vec<&Value> = match alternatives(property) {
@@ -317,7 +317,7 @@ pub(crate) fn choices(schema: &Value, name: &str) -> Vec<String> {
     choices.collect()
 }
 
-/// Returns the JSON type of a value.
+/// Returns a value's JSON type.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -341,7 +341,7 @@ pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
 }
 
-/// Keywords of every kind, and values that are wrong for most of them.
+/// Every kind of keyword, and values that are wrong for most.
 #[cfg(test)]
 pub(crate) fn hostile_keywords() -> impl Iterator<Item = (&'static str, Value)> {
     let words = "type properties required items prefixItems enum const anyOf oneOf allOf $ref additionalProperties \

@@ -11,22 +11,22 @@ const TYPE: Style = AnsiColor::Cyan.on_default();
 const REQUIRED: Style = Style::new();
 const FAINT: Style = Style::new().dimmed();
 
-/// Maximum columns of a result type.
+/// Maximum result type width in columns.
 const LONGEST_RESULT: usize = 200;
 
-/// Columns of a type in a narrow line.
+/// Columns for a type in a narrow line.
 const SHORT_TYPE: usize = 16;
 
 /// Maximum arguments in a signature.
 const MOST_ARGUMENTS: usize = 100;
 
-/// Returns the signature of a tool, on one line if it fits into `width`, otherwise with one argument per line.
+/// Returns a tool's signature, on one line if it fits into `width`, otherwise with one argument per line.
 pub(crate) fn signature(tool: &ToolDefinition, width: usize) -> String {
     signature_as(&tool.name, tool, width)
 }
 
-/// Returns the signature on one line after the name of the server. To fit, it omits types and defaults of optional
-/// arguments first, then nested types, then all types, then optional arguments, and finally all arguments.
+/// Returns the signature on one line after the server's name. To fit, it omits optional arguments' types and
+/// defaults first, then nested types, then all types, then optional arguments, and finally all arguments.
 pub(crate) fn brief(server: &str, name: &str, tool: &ToolDefinition, width: usize) -> String {
     let (server, name) = (clean_line(server), clean_line(name));
     let all = fields(&tool.input_schema);
@@ -53,7 +53,7 @@ pub(crate) fn brief(server: &str, name: &str, tool: &ToolDefinition, width: usiz
     format!("{FAINT}{server}.{FAINT:#}{NAME}{name}{NAME:#}({})", pieces.join(", "))
 }
 
-/// Returns the signature of a tool under another name.
+/// Returns a tool's signature under another name.
 pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> String {
     let name = clean_line(name);
     let fields = fields(&tool.input_schema);
@@ -90,7 +90,7 @@ pub(crate) fn signature_as(name: &str, tool: &ToolDefinition, width: usize) -> S
     code
 }
 
-/// Returns the descriptions of the arguments, indented.
+/// Returns the arguments' descriptions, indented.
 pub(crate) fn arguments(tool: &ToolDefinition, width: usize, indent: usize) -> String {
     let described = |field: Field| {
         let (name, description) = (clean_line(&field.name), clean(&field.description?));
@@ -126,7 +126,7 @@ impl Piece {
         Self { styled: format!("{FAINT}{text}{FAINT:#}"), width: columns(text) }
     }
 
-    /// Formats only the name of an argument.
+    /// Formats only an argument's name.
     fn name(field: &Field) -> Self {
         let name = clean_line(&field.name);
         if field.required { Self { width: columns(&name), styled: name } } else { Self::faint(&format!("{name}?")) }

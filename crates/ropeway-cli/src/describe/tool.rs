@@ -1,4 +1,4 @@
-//! The full description of a tool: arguments, result, hints and an example.
+//! A tool's full description: arguments, result, hints and an example.
 
 use anstyle::{AnsiColor, Style};
 use ropeway_core::tool::ToolDefinition;
@@ -15,10 +15,10 @@ const TYPE: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 const PLAIN: Style = Style::new();
 
-/// Maximum columns of a tool's name and title.
+/// Maximum width for a tool's name and title, in columns.
 const LONGEST_NAME: usize = 300;
 
-/// Maximum characters of a tool's description.
+/// Maximum tool description length in characters.
 const LONGEST_DESCRIPTION: usize = 100_000;
 
 /// Narrower terminals get less indentation.
@@ -74,12 +74,12 @@ fn heading(words: &str, remark: &str, width: usize) -> String {
     }
 }
 
-/// Returns the title of a tool. Older servers set it in the annotations.
+/// Returns a tool's title. Older servers set it in the annotations.
 fn title(tool: &ToolDefinition) -> Option<&str> {
     tool.title.as_deref().or_else(|| tool.annotations.0.get("title").and_then(Value::as_str))
 }
 
-/// Describes the annotations of a tool.
+/// Describes a tool's annotations.
 /// <https://modelcontextprotocol.io/specification/2025-11-25/schema#toolannotations>
 fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
     let said = |name: &str| tool.annotations.0.get(name).and_then(Value::as_bool);
@@ -156,7 +156,7 @@ fn styled(pieces: &[(Style, String)], width: usize, used: usize, hang: usize) ->
     let mut text = String::new();
     let (mut used, mut is_first) = (used, used <= hang && pieces.len() > 1);
     for (style, piece) in pieces {
-        // The words of this piece on the current line, styled together.
+        // This piece's words on the current line, styled together.
         let mut run = String::new();
         for word in piece.split(' ').filter(|word| !word.is_empty()) {
             let (length, space) = (columns(word), usize::from(!is_first));

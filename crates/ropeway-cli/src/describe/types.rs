@@ -1,4 +1,4 @@
-//! JSON Schemas as types that look like code, and the fields of an object.
+//! JSON Schemas as types that look like code, and object fields.
 
 use serde_json::Value;
 
@@ -8,21 +8,21 @@ use crate::describe::schema::{
 };
 use crate::terminal::text::{columns, cut};
 
-/// Maximum levels of nested objects in a type.
+/// Maximum nested object levels in a type.
 const DEPTH: usize = 5;
-/// Maximum columns of a type in a signature. Deeper levels are omitted until it fits.
+/// Maximum type width in a signature, in columns. Deeper levels are omitted until it fits.
 const WIDEST: usize = 160;
-/// Maximum choices of an enumeration in a type.
+/// Maximum enumeration choices in a type.
 const CHOICES: usize = 8;
 
-/// One argument of a tool, or one field of its result.
+/// A tool argument, or a field in its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) name: String,
     pub(crate) required: bool,
     /// The type as code.
     pub(crate) kind: String,
-    /// Shorter forms of the type, longest first.
+    /// Shorter type forms, longest first.
     pub(crate) shorter: Vec<String>,
     /// The default value as code.
     pub(crate) default: Option<String>,
@@ -37,7 +37,7 @@ impl Field {
     }
 }
 
-/// Returns the fields of an object schema, required ones first.
+/// Returns an object schema's fields, required ones first.
 pub(crate) fn fields(schema: &Value) -> Vec<Field> {
     let root = &SchemaRoot::new(schema);
     let Members { properties, required, .. } = members(resolve(schema, schema), root);
@@ -59,15 +59,15 @@ pub(crate) fn fields(schema: &Value) -> Vec<Field> {
     fields
 }
 
-/// Formats the schema of a result as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. Returns the most detailed form that
-/// fits into `most` columns.
+/// Formats a result schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. Returns the most detailed form
+/// that fits into `most` columns.
 pub(crate) fn type_within(schema: &Value, most: usize) -> String {
     let mut kinds = types_at(schema, &SchemaRoot::of_result(schema));
     let fits = kinds.iter().position(|kind| columns(kind) <= most).unwrap_or(kinds.len() - 1);
     kinds.swap_remove(fits)
 }
 
-/// Formats the type of a schema with decreasing detail. Never empty.
+/// Formats a schema's type with decreasing detail. Never empty.
 pub(crate) fn types_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Vec<String> {
     let mut kinds: Vec<String> = Vec::new();
     for depth in (0..=DEPTH).rev() {
@@ -83,7 +83,7 @@ pub(crate) fn types_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Vec<Stri
     kinds
 }
 
-/// Formats the type of a schema with `depth` levels of objects.
+/// Formats a schema's type with `depth` object levels.
 pub(crate) fn type_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> String {
     if !root.take_budget() || root.nesting.get() >= NESTING {
         return "any".to_owned();
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(type_name(&either), "{a?: any} | object");
     }
 
-    /// Schemas whose every keyword has a wrong type, or very much of it.
+    /// Schemas whose every keyword has a wrong type or is very large.
     #[test]
     fn hostile_schemas_are_read_within_bounds() {
         for (word, value) in hostile_keywords() {

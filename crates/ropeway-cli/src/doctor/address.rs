@@ -1,4 +1,4 @@
-//! Checks the URL of a server: its syntax, name resolution and port.
+//! Checks a server's URL: its syntax, name resolution and port.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(super) fn public_url(url: &Url) -> String {
     url.to_string()
 }
 
-/// Checks that the port of the server, or of its proxy, accepts connections.
+/// Checks that the server's port, or its proxy's, accepts connections.
 pub(super) async fn check_port(url: &Url, environment: &Environment) -> Finding {
     let by_proxy = proxy::for_url(url, environment);
     let (host, port) = match &by_proxy {
@@ -62,7 +62,7 @@ pub(super) async fn check_port(url: &Url, environment: &Environment) -> Finding 
     };
     let whose = if by_proxy.is_some() { "the proxy " } else { "" };
     let problem = |exit: Exit, found: String| Finding::problem("port", exit, found);
-    // The brackets of an IPv6 address are URL syntax.
+    // The brackets around an IPv6 address are URL syntax.
     let name = host.trim_matches(['[', ']']);
     let addresses: Vec<_> = match timeout(TIMEOUT, tokio::net::lookup_host((name, port))).await {
         Ok(Ok(addresses)) => addresses.collect(),
@@ -103,7 +103,7 @@ fn unresolved(host: &str, why: &str) -> Finding {
         .fix("correct the host name, or connect to the network or VPN that resolves it")
 }
 
-/// The protocol of a port.
+/// A port's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Http,
@@ -111,7 +111,7 @@ pub(super) enum Scheme {
     Unknown,
 }
 
-/// Detects the protocol of a port: a plain HTTP request gets an HTTP response or a TLS alert.
+/// Detects a port's protocol: a plain HTTP request gets an HTTP response or a TLS alert.
 pub(super) async fn detect_scheme(url: &Url) -> Scheme {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let ask = async {

@@ -22,7 +22,7 @@ use crate::terminal::text::clean_line;
 
 const CHECK: &str = "handshake";
 
-/// Maximum lines of the server's standard error.
+/// Maximum lines shown from the server's standard error.
 const SERVER_LINES: usize = 12;
 
 /// Time limit for trying another path of the same host.
@@ -94,7 +94,7 @@ fn prepare(mut config: ServerConfig, limit: Duration) -> ServerConfig {
     config
 }
 
-/// Redacts the secrets of the settings, which a server may print.
+/// Redacts the settings' secrets, which a server may print.
 fn redactor(config: &ServerConfig) -> Redactor {
     match &config.transport {
         Transport::Stdio(server) => Redactor::new(server.env.iter().map(|(_, value)| value)),
@@ -281,7 +281,7 @@ fn plain_http_finding(url: &Url) -> Finding {
         .fix(format!("use `{}`", with_scheme(url, "http")))
 }
 
-/// Returns the URL of another path on the same host that answers.
+/// Returns another URL on the same host that answers.
 async fn other_path(config: &ServerConfig, server: &HttpServer, url: &Url) -> Option<String> {
     let base = url.path().trim_end_matches('/');
     for path in ["/mcp".to_owned(), "/sse".to_owned(), format!("{base}/mcp"), format!("{base}/sse")] {

@@ -1,4 +1,4 @@
-//! The environment of a server: variables, and the directories of programs.
+//! A server's environment: variables, and program directories.
 
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ pub(crate) struct Environment {
     variables: HashMap<String, String>,
 }
 
-/// The result of searching for a program.
+/// The outcome of searching for a program.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Search {
     /// An executable file.
@@ -45,12 +45,12 @@ const HOME_DIRECTORIES: [&str; 13] = [
 const SYSTEM_DIRECTORIES: [&str; 6] =
     ["/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin", "/usr/bin", "/bin"];
 
-/// Directories of version managers: the path before and after the version.
+/// Version managers' directories: the path before and after the version.
 const VERSION_DIRECTORIES: [(&str, &str); 3] =
     [(".nvm/versions/node", "bin"), (".local/share/fnm/node-versions", "installation/bin"), (".pyenv/versions", "bin")];
 
 impl Environment {
-    /// Returns the environment of this process.
+    /// Returns this process's environment.
     pub(crate) fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -93,7 +93,7 @@ impl Environment {
         best
     }
 
-    /// Searches for a command in common directories outside of PATH.
+    /// Searches for a command in common directories outside PATH.
     pub(super) fn find_outside_path(&self, command: &str) -> Option<PathBuf> {
         let home = self.variable("HOME").map(PathBuf::from);
         let personal = HOME_DIRECTORIES.iter().filter_map(|folder| Some(home.as_ref()?.join(folder)));

@@ -1,4 +1,4 @@
-//! Findings and reports of the doctor.
+//! The doctor's findings and reports.
 
 use anstyle::Style;
 use ropeway_core::tool::Alias;
@@ -15,7 +15,7 @@ const FAINT: Style = Style::new().dimmed();
 /// Maximum names in a finding.
 pub(super) const MAX_NAMES: usize = 3;
 
-/// The severity of a finding.
+/// A finding's severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// The check passed.
@@ -44,17 +44,17 @@ impl Level {
     }
 }
 
-/// The result of one check.
+/// One check's result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
-    /// The name of the check.
+    /// The check's name.
     pub(crate) check: &'static str,
     pub(crate) level: Level,
-    /// Description of the finding.
+    /// Describes the finding.
     pub(crate) message: String,
     /// The suggested fix.
     pub(crate) fix: Option<String>,
-    /// The last lines of the server's standard error.
+    /// The server's last lines on standard error.
     pub(crate) stderr: Vec<String>,
 }
 
@@ -84,7 +84,8 @@ impl Finding {
         self
     }
 
-    /// Returns the finding as JSON. `found` and `said` are former names of `message` and `stderr`.
+    /// Returns the finding as JSON. `found` and `said` are the former names for `message` and
+    /// `stderr`.
     fn json(&self) -> Value {
         let Self { check, level, message, fix, stderr } = self;
         let mut json = json!({"check": check, "level": level.word(), "message": message, "found": message});
@@ -103,7 +104,7 @@ impl Finding {
     }
 }
 
-/// Lists at most [`MAX_NAMES`] names, and the number of the others.
+/// Lists at most [`MAX_NAMES`] names, and counts the others.
 pub(super) fn enumerate(names: &[&str]) -> String {
     let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|name| format!("`{}`", clean_line(name))).collect();
     match names.len().saturating_sub(MAX_NAMES) {
@@ -116,7 +117,7 @@ pub(super) fn enumerate(names: &[&str]) -> String {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Report {
     pub(crate) server: Alias,
-    /// In the order of the checks.
+    /// In check order.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -127,7 +128,7 @@ impl Report {
         json!({"server": self.server.as_str(), "healthy": self.exit() == Exit::Done, "findings": findings})
     }
 
-    /// Returns the exit code of the worst finding.
+    /// Returns the worst finding's exit code.
     pub(crate) fn exit(&self) -> Exit {
         let exits = self.findings.iter().filter_map(|finding| match finding.level {
             Level::Problem(exit) => Some(exit),

@@ -29,10 +29,10 @@ pub(crate) use self::finding::{Finding, Report};
 pub(crate) use self::remedy::remedy;
 pub(crate) use self::source::ConfigSource;
 
-/// Settings of an examination, which are those of other commands.
+/// Settings for an examination, the same as other commands use.
 pub(crate) struct ExamineSettings<'a> {
     pub(crate) environment: Environment,
-    /// Handlers of server requests. A server may offer other tools to a client without them.
+    /// Handlers for server requests. A server may offer other tools to a client without them.
     pub(crate) handlers: Handlers,
     /// The accepted tools, if any, and what happens to others.
     pub(crate) lock: Option<(&'a Lock, LockPolicy)>,
@@ -44,17 +44,17 @@ pub(crate) struct ExamineSettings<'a> {
     pub(crate) limit: Option<Duration>,
 }
 
-/// Examines a server of a configuration file, including its tool filters.
+/// Examines a server in a configuration file, including its tool filters.
 pub(crate) async fn examine_entry(entry: &ServerEntry, config: &ServerConfig, with: &ExamineSettings<'_>) -> Report {
     examine_with(config, Some(entry), ConfigSource::File, with).await
 }
 
-/// Examines a server of the command line.
+/// Examines a server from the command line.
 pub(crate) async fn examine(config: &ServerConfig, with: &ExamineSettings<'_>) -> Report {
     examine_with(config, None, ConfigSource::CommandLine, with).await
 }
 
-/// Returns the problem of a server's program, if it cannot be started.
+/// Returns why a server's program cannot be started, if it cannot.
 pub(crate) fn program_problem(server: &StdioServer) -> Option<Finding> {
     let (_, finding) = program::check(server, &Environment::of_process().of_server(server));
     Some(finding).filter(Finding::is_problem)

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// A version of Node.js.
+/// A Node.js version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(pub(super) [u32; 3]);
 
-/// The minimum version of the TypeScript MCP SDK, which most servers use.
+/// The minimum Node.js version for the TypeScript MCP SDK, which most servers use.
 pub(super) const MIN_VERSION: Version = Version([18, 0, 0]);
 
 impl Version {
-    /// Parses the output of `node --version`.
+    /// Parses the `node --version` output.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim().trim_start_matches(['v', 'V']);
         let text = text.split(['-', '+']).next().unwrap_or_default();
@@ -81,7 +81,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Returns `engines.node` of the package that contains a file.
+/// Returns `engines.node` from the package that contains a file.
 pub(super) fn engines(file: &Path) -> Option<String> {
     let manifest = file.ancestors().map(|folder| folder.join("package.json")).find(|path| path.is_file())?;
     let manifest: Value = ropeway_core::json::from_str(&std::fs::read_to_string(manifest).ok()?).ok()?;

@@ -1,4 +1,4 @@
-//! Checks the program of a server: the file, its permissions and its interpreter.
+//! Checks a server's program: the file, its permissions and its interpreter.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -69,7 +69,7 @@ fn missing(command: &str, environment: &Environment) -> Finding {
     }
 }
 
-/// Checks the `#!` line of a script.
+/// Checks a script's `#!` line.
 fn check_shebang(path: &Path, environment: &Environment) -> Option<Finding> {
     let mut start = Vec::new();
     File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
@@ -95,7 +95,7 @@ fn check_shebang(path: &Path, environment: &Environment) -> Option<Finding> {
     }
 }
 
-/// Returns the interpreter of a `#!` line, or the program that `env` runs.
+/// Returns the interpreter in a `#!` line, or the program that `env` runs.
 fn interpreter(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace();
     let program = words.next()?;
@@ -105,12 +105,12 @@ fn interpreter(line: &str) -> Option<&str> {
     }
 }
 
-/// Returns the file name of a command.
+/// Returns a command's file name.
 pub(super) fn name(command: &str) -> &str {
     command.rsplit('/').next().unwrap_or(command)
 }
 
-/// Returns the script in the arguments of an interpreter.
+/// Returns the script in an interpreter's arguments.
 pub(super) fn script(server: &StdioServer) -> Option<PathBuf> {
     let name = name(&server.command);
     if !(matches!(name, "node" | "bun" | "deno" | "tsx" | "ruby" | "php") || name.starts_with("python")) {
@@ -124,7 +124,7 @@ pub(super) fn script(server: &StdioServer) -> Option<PathBuf> {
     (known && !word.contains(':')).then_some(path)
 }
 
-/// Checks that the script of an interpreter exists.
+/// Checks that an interpreter's script exists.
 pub(super) fn check_script(server: &StdioServer) -> Option<Finding> {
     let script = script(server)?;
     if script.exists() {

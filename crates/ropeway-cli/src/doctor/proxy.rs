@@ -14,7 +14,7 @@ pub(super) struct Proxy {
     pub(super) port: u16,
 }
 
-/// Proxy variables of each scheme, by precedence.
+/// Proxy variables for each scheme, by precedence.
 const HTTP: [&str; 3] = ["http_proxy", "ALL_PROXY", "all_proxy"];
 const HTTPS: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 

@@ -1,4 +1,4 @@
-//! Checks the runtime of a server: Node.js, Python, Docker and their arguments.
+//! Checks a server's runtime: Node.js, Python, Docker and their arguments.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,13 +13,13 @@ use super::node::{self, Version};
 use super::{package, program};
 use crate::failure::Exit;
 
-/// Time limit of a command such as `node --version`.
+/// Time limit for a command such as `node --version`.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The minimum version of the Python MCP SDK.
+/// The minimum Python version for the Python MCP SDK.
 const MIN_PYTHON: [u32; 2] = [3, 10];
 
-/// Checks the requirements of a program.
+/// Checks a program's requirements.
 pub(super) async fn check(server: &StdioServer, path: &Path, environment: &Environment) -> Vec<Finding> {
     let name = program::name(&server.command);
     match name {
@@ -76,7 +76,7 @@ fn install_advice(range: Option<&str>) -> String {
     format!("install Node.js{which}, for example with `nvm install --lts`, and put it first on PATH")
 }
 
-/// Returns a file of the server's package, if it is installed locally.
+/// Returns a file from the server's package, if it is installed locally.
 fn package_of(server: &StdioServer) -> Option<PathBuf> {
     let folder = server.working_dir().map(Path::to_owned).or_else(|| std::env::current_dir().ok())?;
     if let Some(script) = program::script(server) {
@@ -174,7 +174,7 @@ fn name_of(name: &str) -> &'static str {
     if name == "podman" { "podman" } else { "docker" }
 }
 
-/// Runs a program and returns the last line of its output, or why it failed.
+/// Runs a program and returns its last output line, or why it failed.
 async fn run_command(path: &Path, arguments: &[&str], environment: &Environment) -> Result<String, String> {
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a directory of shell scripts, and an environment with only that directory on PATH.
+    /// Returns a directory with shell scripts, and an environment with only that directory on PATH.
     fn place(programs: &[(&str, &str)]) -> (tempfile::TempDir, Environment) {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, script) in programs {

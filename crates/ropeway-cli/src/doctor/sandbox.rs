@@ -1,4 +1,4 @@
-//! Checks the sandbox of a server: what the system supports, and the paths.
+//! Checks a server's sandbox: what the system supports, and the paths.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
-//! Advice for servers that do not fit the version of their MCP SDK.
+//! Advice for servers that do not fit their MCP SDK's version.
 
 use ropeway_config::StdioServer;
 
 use super::program;
 
-/// Errors of Python when a package uses names that another one does not have.
+/// Python errors for a package that uses names another one does not have.
 const PYTHON_ERRORS: [&str; 4] = ["AttributeError:", "ImportError:", "ModuleNotFoundError:", "TypeError:"];
 
-/// Errors of Node.js for the same.
+/// Node.js errors for the same.
 const NODE_ERRORS: [&str; 3] =
     ["does not provide an export named", "ERR_PACKAGE_PATH_NOT_EXPORTED", "is not defined by \"exports\""];
 
@@ -20,7 +20,7 @@ pub(super) fn advice(server: &StdioServer, lines: &[String]) -> Option<String> {
         return Some(format!("{PROBLEM}; use another version of the server, or one with its dependencies pinned"));
     }
     let error = lines.iter().rev().find(|line| PYTHON_ERRORS.iter().any(|error| line.starts_with(error)))?;
-    // Without the SDK, nothing of it is missing.
+    // If the SDK is not installed at all, its version is not the problem.
     let names_sdk =
         ["/mcp/", "from mcp", "import mcp", "'mcp.", "'mcp'", "fastmcp", "FastMCP"].iter().any(|name| has(name));
     let is_missing = error.contains("No module named 'mcp'");

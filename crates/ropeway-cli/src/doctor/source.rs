@@ -1,11 +1,11 @@
-//! Where the settings of a server come from, and so where a fix belongs.
+//! Where a server's settings come from, and so where a fix belongs.
 
-/// The source of a server's settings.
+/// Where a server's settings come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigSource {
     /// Command-line options.
     CommandLine,
-    /// Keys of a configuration file.
+    /// Keys in a configuration file.
     File,
 }
 

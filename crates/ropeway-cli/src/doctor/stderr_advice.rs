@@ -1,8 +1,8 @@
-//! Advice for known messages on the standard error of a server.
+//! Advice for known messages on a server's standard error.
 
 use super::source::ConfigSource;
 
-/// Messages of servers and package runners, and the advice for them. The first match wins.
+/// Messages from servers and package runners, and the advice for them. The first match wins.
 const KNOWN_ERRORS: [(&[&str], &str); 14] = [
     (
         &[
@@ -56,7 +56,7 @@ const KNOWN_ERRORS: [(&[&str], &str); 14] = [
     ),
 ];
 
-/// Replaces the options in the advice with keys of a configuration file.
+/// Replaces the options in the advice with configuration file keys.
 const FILE_ADVICE: [(&str, &str); 4] = [
     (
         "use --env NODE_EXTRA_CA_CERTS=FILE or --env SSL_CERT_FILE=FILE",

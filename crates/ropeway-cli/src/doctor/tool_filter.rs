@@ -1,4 +1,4 @@
-//! Checks the tool filters of a configuration file against the server's tools.
+//! Checks a configuration file's tool filters against the server's tools.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

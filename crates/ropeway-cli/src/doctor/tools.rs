@@ -1,4 +1,4 @@
-//! Checks the tools of a server for problems with models.
+//! Checks a server's tools for problems with models.
 
 use std::sync::Arc;
 use std::time::Duration;

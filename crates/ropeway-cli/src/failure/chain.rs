@@ -1,4 +1,4 @@
-//! Chains of errors and their causes.
+//! Error chains and their causes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item 
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
-/// Returns the connection errors in a chain of causes.
+/// Returns the connection errors in a cause chain.
 pub(super) fn connect_errors<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a ConnectErrorKind> {
     chain(error).filter_map(|error| {
         let shared = || error.downcast_ref::<Arc<ConnectErrorKind>>().map(Arc::as_ref);

@@ -8,7 +8,7 @@ use ropeway_mcp::oauth::OAuthError;
 
 use super::chain::connect_errors;
 
-/// The exit code of a command.
+/// A command's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Success.
@@ -52,12 +52,12 @@ pub(super) fn exit_of(error: &CallError) -> Exit {
     }
 }
 
-/// Returns the exit code of an error caused by a connection.
+/// Returns the exit code for an error caused by a connection.
 pub(super) fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
     connect_errors(cause).next().map_or(Exit::Unreachable, exit_of_connect)
 }
 
-/// Returns the exit code of a connection error.
+/// Returns a connection error's exit code.
 pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
     match error {
         ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => {
@@ -70,7 +70,7 @@ pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
     }
 }
 
-/// Returns the exit code of an OAuth error.
+/// Returns an OAuth error's exit code.
 pub(crate) fn exit_of_oauth(error: &OAuthError) -> Exit {
     match error {
         OAuthError::Timeout { .. } => Exit::Timeout,

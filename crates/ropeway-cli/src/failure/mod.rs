@@ -1,4 +1,4 @@
-//! Failures of a command: message, causes, hints and exit code.
+//! Command failures: message, causes, hints and exit code.
 
 mod chain;
 mod exit;
@@ -20,7 +20,7 @@ use self::exit::{exit_of, exit_of_cause};
 use crate::describe::signature::{arguments, signature};
 use crate::terminal::text::{clean_line, clean_names, strip_model_prefix, terminal_width, width, wrap};
 
-/// The source of a failure. Servers and providers share exit codes.
+/// A failure's source. Servers and providers share exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FailureOrigin {
     /// An MCP server, or the command itself.
@@ -29,7 +29,7 @@ enum FailureOrigin {
     Provider,
 }
 
-/// Maximum lines of server output shown.
+/// Maximum server output lines shown.
 const SERVER_LINES: usize = 12;
 
 /// Why a command failed.
@@ -60,26 +60,26 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// Creates the failure of a connection.
+    /// Creates the failure for a connection error.
     pub(crate) fn connect(server: &Alias, error: impl Into<BoxError>) -> Self {
         let error = error.into();
         let challenge = connect_errors(error.as_ref()).find_map(challenge);
         if let Some(challenge) = challenge {
             return CallError::NeedsAuth { server: server.clone(), challenge }.into();
         }
-        // Errors above that of the connection repeat the message.
+        // Errors above the connection's own repeat the message.
         let own = connect_errors(error.as_ref()).next().map(|error| error as &(dyn Error + 'static));
         let cause = own.unwrap_or(error.as_ref());
         Self::new(exit_of_cause(cause), format!("server `{server}` is unavailable")).caused_by(cause)
     }
 
-    /// Creates the failure of a tool listing. No tool failed, so the server counts as unreachable.
+    /// Creates the failure for a tool listing. No tool failed, so the server counts as unreachable.
     pub(crate) fn listing(error: &CallError) -> Self {
         let failure = Self::from(error);
         if failure.exit == Exit::ToolError { failure.with_exit(Exit::Unreachable) } else { failure }
     }
 
-    /// Creates the failure of an invalid configuration.
+    /// Creates the failure for an invalid configuration.
     pub(crate) fn config(error: &ConfigError) -> Self {
         let file = error.file.display();
         let place = |problem: &ConfigProblem| match problem.line {
@@ -97,7 +97,7 @@ impl Failure {
         }
     }
 
-    /// Creates the failure of a bridge that did not start.
+    /// Creates the failure for a bridge that did not start.
     pub(crate) fn start(error: BridgeError) -> Self {
         match error {
             BridgeError::Required { server, source } => Self::connect(&server, source),
@@ -105,7 +105,7 @@ impl Failure {
         }
     }
 
-    /// Creates the failure of a model provider.
+    /// Creates the failure for a model provider error.
     pub(crate) fn provider(message: impl Into<String>, error: &ProviderError) -> Self {
         let exit = match error.kind {
             ProviderErrorKind::Auth | ProviderErrorKind::Quota => Exit::NeedsAuth,
@@ -122,7 +122,7 @@ impl Failure {
         failure
     }
 
-    /// Adds the causes of an error, without the error itself.
+    /// Adds an error's causes, without the error itself.
     pub(crate) fn caused_by_source(self, error: &(dyn Error + 'static)) -> Self {
         match error.source() {
             Some(cause) => self.caused_by(cause),
@@ -133,7 +133,7 @@ impl Failure {
     /// Adds an error and its causes.
     pub(crate) fn caused_by(mut self, error: &(dyn Error + 'static)) -> Self {
         for cause in chain(error).map(ToString::to_string) {
-            // Some errors repeat the message of their cause.
+            // Some errors repeat their cause's message.
             let last = self.causes.last().unwrap_or(&self.message);
             if cause != *last {
                 self.causes.push(cause);
@@ -160,7 +160,7 @@ impl Failure {
         self
     }
 
-    /// Replaces the name of a tool for models by the displayed one.
+    /// Replaces a tool's name for models by the displayed one.
     pub(crate) fn rename_tool(mut self, tool: &str, shown: &str) -> Self {
         self.message = self.message.replace(&format!("`{tool}`"), &format!("`{shown}`"));
         self
@@ -178,7 +178,7 @@ impl Failure {
         self
     }
 
-    /// Returns the `error` object of JSON output, in the form that envelopes use.
+    /// Returns the `error` object for JSON output, in the form that envelopes use.
     pub(crate) fn record(&self) -> Value {
         let kind = self.kind.unwrap_or(match self.exit {
             Exit::Done | Exit::ToolError => "failed",
@@ -198,7 +198,7 @@ impl Failure {
         record
     }
 
-    /// Appends the signature and arguments of a tool.
+    /// Appends a tool's signature and arguments.
     pub(crate) fn about(mut self, tool: &ToolDefinition) -> Self {
         self.tool = Some(Box::new(tool.clone()));
         self
@@ -220,7 +220,7 @@ impl Failure {
         &self.message
     }
 
-    /// Returns `true` for failures of the model provider.
+    /// Returns `true` for model provider failures.
     pub(crate) fn is_provider_failure(&self) -> bool {
         self.concerns == FailureOrigin::Provider
     }
@@ -272,7 +272,7 @@ impl Failure {
     }
 }
 
-/// Returns the signature and argument descriptions of a tool.
+/// Returns a tool's signature and argument descriptions.
 fn tool_usage(tool: &ToolDefinition) -> String {
     let width = width();
     format!("{}\n{}", signature(tool, width), arguments(tool, width, 2))

@@ -9,16 +9,16 @@ use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 
 use crate::failure::Failure;
 
-/// Mode of files that others may read, subject to the umask.
+/// Mode for files that others may read, subject to the umask.
 pub(crate) const SHARED: u32 = 0o666;
 
-/// Mode of files that only the user may read.
+/// Mode for files that only the user may read.
 pub(crate) const PRIVATE: u32 = 0o600;
 
-/// Maximum bytes of a file that is read. A saved conversation may contain images.
+/// Maximum size of a file that is read, in bytes. A saved conversation may contain images.
 const LARGEST: usize = 256 << 20;
 
-/// Returns the text of a regular file, or `None` if the file does not exist.
+/// Returns a regular file's text, or `None` if the file does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     match read_regular(path, LARGEST) {
         Ok(text) => Ok(Some(text)),
@@ -27,8 +27,8 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Replaces the text of a file, unless it was changed since `before` was read. A new file gets `mode`; an existing one
-/// keeps its own, unless `mode` is [`PRIVATE`].
+/// Replaces a file's text, unless it was changed since `before` was read. A new file gets `mode`; an existing one keeps its
+/// own, unless `mode` is [`PRIVATE`].
 pub(crate) fn replace(path: &Path, before: Option<&str>, text: &str, mode: u32) -> Result<(), Failure> {
     if read(path)?.as_deref() != before {
         return Err(Failure::usage(format!("`{}` was changed by another program", path.display()))
@@ -56,10 +56,10 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     replace_file(&path, text.as_bytes(), options).map(drop)
 }
 
-/// Returns the file to write: the path itself, or the target of a symbolic link.
+/// Returns the file to write: the path itself, or a symbolic link's target.
 ///
-/// A link in a cloned directory may point to any file of the user, so private files are not written through links and missing
-/// targets are not created.
+/// A link in a cloned directory may point to any of the user's files, so private files are not written through links and
+/// missing targets are not created.
 fn resolved(path: &Path, mode: u32) -> io::Result<PathBuf> {
     let Some(target) = link_target(path) else { return Ok(path.to_owned()) };
     let shown = target.display();
@@ -73,7 +73,7 @@ fn resolved(path: &Path, mode: u32) -> io::Result<PathBuf> {
     })
 }
 
-/// Returns the target of a symbolic link, resolved if it exists.
+/// Returns a symbolic link's target, resolved if it exists.
 pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
     let written = std::fs::read_link(path).ok()?;
     Some(std::fs::canonicalize(path).unwrap_or(written))

@@ -1,4 +1,4 @@
-//! A lock on a private directory of the user, held while a process changes its files.
+//! A lock on the user's private directory, held while a process changes its files.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;

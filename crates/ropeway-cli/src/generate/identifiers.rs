@@ -1,17 +1,17 @@
-//! Identifiers from names of servers: ASCII letters, digits and underscores, unique, and never a reserved word.
+//! Identifiers from server names: ASCII letters, digits and underscores, unique, and never a reserved word.
 
 use std::collections::HashMap;
 
-/// Maximum characters of an identifier, without a number that makes it unique.
+/// Maximum identifier length in characters, without a number that makes it unique.
 const MAX_LENGTH: usize = 80;
 
-/// The number of the second identifier with a name.
+/// The number for the second identifier with a name.
 const FIRST_NUMBER: usize = 2;
 
-/// Identifiers of one scope.
+/// Identifiers in one scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
-    /// Each used identifier, with the number of the next one of this name.
+    /// Each used identifier, with the next number for this name.
     used: HashMap<String, usize>,
 }
 
@@ -28,7 +28,7 @@ impl Scope {
 
     /// Like [`claim`](Self::claim), with a separator before the number.
     pub(super) fn claim_joined(&mut self, wanted: &str, separator: &str) -> String {
-        // Names of nested types grow with their depth.
+        // Nested types' names grow with their depth.
         let wanted: String = wanted.chars().take(2 * MAX_LENGTH).collect();
         let mut number = self.used.get(&wanted).copied();
         let mut name = wanted.clone();
@@ -84,7 +84,7 @@ fn valid(words: String, fallback: &str) -> String {
     }
 }
 
-/// Returns the words of a name, in lower case: those of `maxItems2`, `max_items_2` and `Max items 2` are equal.
+/// Returns a name's words, in lower case: those of `maxItems2`, `max_items_2` and `Max items 2` are equal.
 fn words(name: &str) -> impl Iterator<Item = String> {
     let mut words: Vec<String> = Vec::new();
     let mut before: Option<char> = None;

@@ -10,7 +10,7 @@ pub(crate) struct ServerInterface {
     pub(crate) alias: String,
     /// The name and version that the server sent.
     pub(crate) title: String,
-    /// Options of `ropeway` that select the server.
+    /// `ropeway` options that select the server.
     pub(crate) options: Vec<String>,
     pub(crate) tools: Vec<ToolInterface>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct ServerInterface {
 /// A tool of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolInterface {
-    /// The name without the server, as gateways of one server show it.
+    /// The name without the server, as gateways in front of one server show it.
     pub(crate) name: String,
     /// The name for `ropeway call`.
     pub(crate) call_name: String,

@@ -1,4 +1,4 @@
-//! Typed clients and scripts, generated from the schemas of a server's tools.
+//! Typed clients and scripts, generated from a server's tool schemas.
 //!
 //! Names, descriptions, keys and values come from servers. They reach the output only as identifiers (`identifiers`), string literals
 //! and comments (`text`), never as code.

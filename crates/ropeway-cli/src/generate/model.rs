@@ -1,4 +1,4 @@
-//! Types of arguments and results, independent of the language.
+//! Argument and result types, independent of the language.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(super) enum Type {
     /// One string, number or boolean.
     Literal(Value),
     Array(Box<Type>),
-    /// The first items, and the type of further ones, if they are allowed.
+    /// The first items, and the type for further ones, if they are allowed.
     Tuple(Vec<Type>, Option<Box<Type>>),
     Object(Object),
     Union(Vec<Type>),
@@ -40,7 +40,7 @@ impl Object {
     }
 }
 
-/// Fields of an object that its schema does not name.
+/// Object fields that the schema does not name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Others {
     /// The schema does not mention them.
@@ -69,7 +69,7 @@ pub(super) struct Definition {
     pub(super) kind: Type,
 }
 
-/// The type of a schema, with the definitions that it refers to.
+/// A schema's type, with the definitions that it refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Types {
     pub(super) root: Type,
@@ -77,7 +77,7 @@ pub(super) struct Types {
 }
 
 impl Type {
-    /// Returns the union of types: flat, without duplicates.
+    /// Returns the types' union: flat, without duplicates.
     pub(super) fn union(types: impl IntoIterator<Item = Self>) -> Self {
         let mut distinct: Vec<Self> = Vec::new();
         for kind in types {
@@ -101,7 +101,7 @@ impl Type {
         }
     }
 
-    /// Returns the intersection of types: flat, without duplicates and unrestricted parts.
+    /// Returns the types' intersection: flat, without duplicates and unrestricted parts.
     pub(super) fn intersection(types: impl IntoIterator<Item = Self>) -> Self {
         let mut kept: Vec<Self> = Vec::new();
         let flat = types.into_iter().flat_map(|kind| match kind {
@@ -164,7 +164,7 @@ impl Type {
 }
 
 impl Types {
-    /// Returns the object of the arguments, if they are one.
+    /// Returns the arguments' object, if they are one.
     pub(super) fn argument_object(&self) -> Option<&Object> {
         match &self.root {
             Type::Object(object) => Some(object),
@@ -176,12 +176,12 @@ impl Types {
         }
     }
 
-    /// Returns `true` if every value of a type is an object.
+    /// Returns `true` if a type's values are all objects.
     pub(super) fn is_object(&self, kind: &Type) -> bool {
         self.is_known_object(kind, &mut vec![None; self.definitions.len()])
     }
 
-    /// `known` has the outcomes of definitions: many types may name the same one.
+    /// `known` has the outcome per definition, since many types may name the same one.
     fn is_known_object(&self, kind: &Type, known: &mut [Option<bool>]) -> bool {
         match kind {
             Type::Object(_) => true,
@@ -197,7 +197,7 @@ impl Types {
         }
     }
 
-    /// Replaces references of a definition to itself that no field or item interrupts. No language has such types.
+    /// Replaces a definition's references to itself that no field or item interrupts. No language has such types.
     pub(super) fn without_alias_cycles(mut self) -> Self {
         let mut edges: Vec<Vec<usize>> = (0..self.definitions.len()).map(|at| self.names(at, true)).collect();
         for from in 0..edges.len() {

@@ -8,23 +8,23 @@ use serde_json::{Map, Value};
 use super::model::{Definition, Field, Object, Others, Type, Types};
 use crate::describe::schema::json_type;
 
-/// Maximum nesting of a type. Deeper types are unknown.
+/// Maximum type nesting. Deeper types are unknown.
 const MAX_DEPTH: usize = 32;
-/// Maximum types of a schema. Further types are unknown.
+/// Maximum types per schema. Further types are unknown.
 const MAX_TYPES: usize = 20_000;
-/// Maximum values of an enumeration, and alternatives of a type. With more, the type is unknown.
+/// Maximum values in an enumeration, and alternatives in a type. With more, the type is unknown.
 const MAX_ALTERNATIVES: usize = 1_000;
-/// Maximum items of a tuple. A longer one is a list.
+/// Maximum items in a tuple. A longer one is a list.
 const MAX_ITEMS: usize = 64;
-/// Maximum definitions of a schema.
+/// Maximum definitions per schema.
 const MAX_DEFINITIONS: usize = 1_000;
 
-/// Reads the type of a schema.
+/// Reads a schema's type.
 pub(super) fn read(schema: &Value) -> Types {
     let (definitions, targets) = (Vec::new(), Vec::new());
     let mut reader = Reader { root: schema, definitions, targets, known: HashMap::new(), left: MAX_TYPES };
     let root = reader.kind(schema, 0);
-    // Not read when they are found: a chain of definitions would be as deep as it is long.
+    // Definitions are not read when they are found, because a long chain would recurse as deeply.
     for at in 0.. {
         let Some(target) = reader.targets.get(at).copied() else { break };
         reader.definitions[at].kind = reader.kind(target, 0);
@@ -35,9 +35,9 @@ pub(super) fn read(schema: &Value) -> Types {
 struct Reader<'a> {
     root: &'a Value,
     definitions: Vec<Definition>,
-    /// The schema of each definition.
+    /// Each definition's schema.
     targets: Vec<&'a Value>,
-    /// The index of each definition, by the address of its schema.
+    /// Each definition's index, by its schema's address.
     known: HashMap<*const Value, usize>,
     left: usize,
 }
@@ -163,7 +163,8 @@ impl<'a> Reader<'a> {
         };
         let is_whole = words.get("minItems").and_then(Value::as_u64).is_some_and(|least| least >= items.len() as u64);
         if !is_whole && rest.is_some() {
-            // Items may be missing, and the rest may be anything: a list of all these types.
+            // Items may be missing, and the rest may be anything: a list whose items have any of
+            // these types.
             return Type::Array(Box::new(Type::union(items.into_iter().chain(rest.map(|rest| *rest)))));
         }
         Type::Tuple(items, rest)

@@ -1,4 +1,4 @@
-//! Rust modules: types, and a client over a bridge of the `ropeway` library.
+//! Rust modules: types, and a client over a `ropeway` library bridge.
 
 use super::identifiers::{Scope, pascal_case};
 use super::interface::{ServerInterface, ToolInterface};

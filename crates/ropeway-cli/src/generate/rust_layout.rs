@@ -1,15 +1,15 @@
-//! Line breaks of Rust code, as `rustfmt` sets them by default.
+//! Line breaks in Rust code, as `rustfmt` sets them by default.
 //!
-//! Only the usual cases: other rules apply to very long names, and projects have rules of their own. Modules are therefore excluded
-//! from formatting, by an attribute in `rust_client.template`.
+//! Covers only the usual cases: other rules apply to very long names, and projects have their own rules. Modules are therefore
+//! excluded from formatting, by an attribute in `rust_client.template`.
 
-/// Maximum columns of a line. All code is ASCII.
+/// Maximum line width in columns. All code is ASCII.
 const MAX_WIDTH: usize = 100;
-/// Maximum columns of a call chain, and of call arguments, in one line (`chain_width`, `fn_call_width`).
+/// Maximum width in columns for a call chain, and for call arguments, in one line (`chain_width`, `fn_call_width`).
 const MAX_CALL: usize = 60;
-/// Maximum columns of several arguments of an attribute in one line (`attr_fn_like_width`).
+/// Maximum width in columns for several attribute arguments in one line (`attr_fn_like_width`).
 const MAX_ATTRIBUTE: usize = 70;
-/// Columns of one level.
+/// Columns per level.
 const TAB: usize = 4;
 
 /// Returns an attribute for `serde`.
@@ -24,7 +24,7 @@ pub(super) fn serde_attribute(arguments: &[String], indent: usize) -> String {
     format!("{0:indent$}#[serde(\n{1}\n{0:indent$})]\n", "", lines.join(",\n"))
 }
 
-/// Returns the beginning of a struct or enum with fields or variants.
+/// Returns the beginning for a struct with fields or an enum with variants.
 pub(super) fn block_start(head: &str) -> String {
     let brace = if head.len() + " {".len() <= MAX_WIDTH { " {" } else { "\n{" };
     format!("{head}{brace}\n")
@@ -62,7 +62,7 @@ struct TypeParts<'a> {
     close: &'a str,
 }
 
-/// Returns the parts of a type, or `None` if it has none.
+/// Returns a type's parts, or `None` if it has none.
 fn parts(kind: &str) -> Option<TypeParts<'_>> {
     let start = kind.find(['<', '('])? + 1;
     let (inner, close) = kind[start..].split_at_checked(kind.len().checked_sub(start + 1)?)?;
@@ -85,7 +85,7 @@ fn parts(kind: &str) -> Option<TypeParts<'_>> {
     (!parts.is_empty()).then(|| TypeParts { open: &kind[..start], parts, close })
 }
 
-/// Returns the first lines of a client's method.
+/// Returns a client method's first lines.
 pub(super) fn method_start(name: &str, parameters: &[String], result: &str) -> String {
     let line = format!("    pub async fn {name}({}) -> {result} {{", parameters.join(", "));
     if line.len() <= MAX_WIDTH {

@@ -1,4 +1,4 @@
-//! Rust types of a schema: structs, enums and aliases.
+//! Rust types for a schema: structs, enums and aliases.
 
 use serde_json::Value;
 
@@ -12,12 +12,12 @@ const ANY: &str = "::serde_json::Value";
 const ANY_OBJECT: &str = "::serde_json::Map<String, ::serde_json::Value>";
 const DERIVES: &str = "Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize";
 
-/// Maximum items of a tuple; the standard library implements its traits for no more.
+/// Maximum items in a tuple; the standard library implements its traits for no more.
 const MAX_ITEMS: usize = 12;
-/// Maximum nesting of types that are merged into one struct.
+/// Maximum nesting for types that are merged into one struct.
 const MAX_MERGED: usize = 16;
 
-/// Words that are no names of fields and methods.
+/// Words that cannot name fields and methods.
 pub(super) const KEYWORDS: [&str; 53] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
     "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
@@ -43,14 +43,14 @@ pub(super) const USED_TYPES: [&str; 14] = [
     "Vec",
 ];
 
-/// The type of arguments or results.
+/// The type for arguments or results.
 pub(super) struct RootType {
     pub(super) name: String,
     /// The object has no fields and accepts no others. As arguments, it is not declared.
     pub(super) is_empty: bool,
 }
 
-/// Appends the types of a schema, the main one under the given name.
+/// Appends a schema's types, the main one under the given name.
 pub(super) fn write(schema: &Value, wanted: &str, is_input: bool, scope: &mut Scope, code: &mut String) -> RootType {
     let types = reader::read(schema);
     let is_empty = types
@@ -75,10 +75,10 @@ pub(super) fn write(schema: &Value, wanted: &str, is_input: bool, scope: &mut Sc
     RootType { name, is_empty }
 }
 
-/// Writes the types of one schema.
+/// Writes one schema's types.
 struct TypeWriter<'a> {
     types: &'a Types,
-    /// The name of each definition.
+    /// Each definition's name.
     names: Vec<String>,
     /// Whether each definition contains itself.
     recursive: Vec<bool>,
@@ -135,7 +135,7 @@ impl TypeWriter<'_> {
                 }
                 Some(_) => ANY_OBJECT.to_owned(),
                 None => match kind {
-                    // Each part of an intersection accepts all of its values.
+                    // Each part accepts all values in the intersection.
                     Type::Intersection(parts) if !parts.is_empty() => self.kind(&parts[0], hint, is_boxed),
                     _ => ANY.to_owned(),
                 },
@@ -180,7 +180,7 @@ impl TypeWriter<'_> {
         if has(&Type::Null) && value != ANY { format!("Option<{value}>") } else { value }
     }
 
-    /// Declares an enum of strings.
+    /// Declares an enum with string variants.
     fn text_enum(&mut self, texts: &[&str], hint: &str) -> String {
         let name = self.scope.claim(hint);
         let mut scope = Scope::with_reserved(&["Self"]);
@@ -195,7 +195,7 @@ impl TypeWriter<'_> {
         name
     }
 
-    /// Declares an enum of types, of which the first that fits is used.
+    /// Declares an enum with a variant per type. The first one that fits is used.
     fn variants(&mut self, texts: &[&str], mut kinds: Vec<Type>, hint: &str) -> String {
         let name = self.scope.claim(hint);
         kinds.sort_by_key(|kind| self.rank(kind));
@@ -246,7 +246,7 @@ impl TypeWriter<'_> {
         self.merge(kind, true, MAX_MERGED, &mut object).then_some(object)
     }
 
-    /// Adds the fields of a type to an object. Returns `false` if it is none.
+    /// Adds a type's fields to an object. Returns `false` if the type is not an object.
     fn merge(&self, kind: &Type, keeps_required: bool, depth: usize, object: &mut Object) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         match kind {
@@ -260,7 +260,7 @@ impl TypeWriter<'_> {
                 true
             }
             Type::Intersection(parts) => parts.iter().all(|part| match part {
-                // Fields of alternatives are optional.
+                // Alternatives' fields are optional.
                 Type::Union(parts) => parts.iter().all(|part| self.merge(part, false, depth, object)),
                 Type::Named(at) => self.merge(&self.types.definitions[*at].kind, keeps_required, depth, object),
                 part => self.merge(part, keeps_required, depth, object),
@@ -270,7 +270,7 @@ impl TypeWriter<'_> {
         }
     }
 
-    /// Declares a struct, after the types of its fields.
+    /// Declares a struct, after its fields' types.
     fn declare_struct(&mut self, name: &str, object: &Object, comment: &str) {
         let mut scope = Scope::default();
         let mut fields = String::new();
@@ -326,7 +326,7 @@ fn merge_field(field: &Field, keeps_required: bool, object: &mut Object) {
     }
 }
 
-/// Returns the identifier of a field or method.
+/// Returns the identifier for a field or method.
 pub(super) fn field_name(name: &str) -> String {
     let name = snake_case(name, "field");
     if KEYWORDS.contains(&name.as_str()) { name + "_" } else { name }

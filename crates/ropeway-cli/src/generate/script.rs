@@ -1,6 +1,6 @@
 //! Python scripts: one command per tool, with options from its schema.
 //!
-//! The code of a script is the same for all servers. Everything from the server is JSON in a string literal.
+//! A script's code is the same for all servers. Everything from the server is JSON in a string literal.
 
 use serde_json::{Map, Value, json};
 
@@ -13,15 +13,15 @@ use crate::terminal::text::{clean, clean_line, cut, first_sentence};
 
 const COMMON: &str = include_str!("script.py");
 
-/// Maximum columns of a tool's summary in the list of all tools.
+/// Maximum tool summary width in the list of all tools, in columns.
 const MAX_SUMMARY: usize = 100;
-/// Maximum columns of an option's help.
+/// Maximum option help width in columns.
 const MAX_HELP: usize = 400;
-/// Maximum bytes of a tool's description.
+/// Maximum tool description size in bytes.
 const MAX_DESCRIPTION: usize = 8000;
-/// Maximum choices of an option; with more, any value is accepted.
+/// Maximum choices per option; with more, any value is accepted.
 const MAX_CHOICES: usize = 200;
-/// Maximum digits of a number. Python refuses to read longer integers
+/// Maximum digits per number. Python refuses to read longer integers
 /// (<https://docs.python.org/3/library/stdtypes.html#int-max-str-digits>).
 const MAX_DIGITS: usize = 4300;
 
@@ -61,7 +61,7 @@ fn tool_record(tool: &ToolInterface, commands: &mut Scope) -> Value {
     })
 }
 
-/// Returns the text of a description without control characters.
+/// Returns a description without control characters.
 fn description(text: &str) -> String {
     let mut end = text.len().min(MAX_DESCRIPTION);
     while !text.is_char_boundary(end) {
@@ -90,7 +90,7 @@ fn option_record(at: usize, field: &Field, types: &Types, flags: &mut Scope) -> 
     let wanted = kebab_case(&field.name, "argument");
     record.insert("flag".to_owned(), json!(format!("--{}", flags.claim_joined(&wanted, "-"))));
     record.insert("key".to_owned(), json!(field.name));
-    // Not the name: it could be that of an attribute of Python's.
+    // Not the name, which could be a Python attribute's.
     record.insert("dest".to_owned(), json!(format!("option_{at}")));
     record.insert("required".to_owned(), json!(field.is_required));
     record.insert("repeated".to_owned(), json!(is_repeated));
@@ -115,7 +115,7 @@ fn option_record(at: usize, field: &Field, types: &Types, flags: &mut Scope) -> 
     Value::Object(record)
 }
 
-/// Returns `true` if Python can read all numbers of a value.
+/// Returns `true` if Python can read all numbers in a value.
 fn is_readable(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.to_string().len() <= MAX_DIGITS,
@@ -125,7 +125,7 @@ fn is_readable(value: &Value) -> bool {
     }
 }
 
-/// How the text of an option becomes a value.
+/// How an option's text becomes a value.
 #[derive(Clone, Debug, PartialEq)]
 enum ValueKind {
     Text,

@@ -1,6 +1,6 @@
 //! TypeScript modules: types, and a client over any object that can call tools.
 //!
-//! The module has no imports: `callTool` is the method of the official SDK's client, in all of its versions.
+//! The module has no imports: `callTool` is the official SDK's client method, in all versions.
 
 use serde_json::Value;
 
@@ -67,20 +67,20 @@ fn method(tool: &ToolInterface, name: &str, arguments: &ArgumentType, result: Op
     )
 }
 
-/// The type of arguments.
+/// The type for arguments.
 struct ArgumentType {
     name: String,
     is_optional: bool,
 }
 
-/// Writes the types of one schema.
+/// Writes one schema's types.
 struct TypeWriter {
-    /// The name of each definition.
+    /// Each definition's name.
     names: Vec<String>,
 }
 
 impl TypeWriter {
-    /// Appends the types of a schema, the main one under the given name.
+    /// Appends a schema's types, the main one under the given name.
     fn write(schema: &Value, wanted: &str, is_input: bool, scope: &mut Scope, code: &mut String) -> ArgumentType {
         let types = reader::read(schema);
         let name = scope.claim(wanted);
@@ -152,7 +152,7 @@ impl TypeWriter {
         let inner = indent + 2;
         let mut lines: String = object.fields.iter().map(|field| self.field(field, inner)).collect();
         let others = match &object.others {
-            // Types of named fields must fit the type of the others.
+            // The other fields' type must include the named fields' types.
             Others::Allowed(_) if !object.fields.is_empty() => Some("unknown".to_owned()),
             Others::Allowed(others) => Some(self.kind(others, inner)),
             Others::Forbidden if object.fields.is_empty() => Some("never".to_owned()),
@@ -193,7 +193,7 @@ fn property_name(name: &str) -> String {
     if is_identifier { name.to_owned() } else { json_literal(name) }
 }
 
-/// Returns the type of one value. Numbers that JavaScript does not represent exactly are any number.
+/// Returns the type for one value. Numbers that JavaScript does not represent exactly are any number.
 fn literal(value: &Value) -> String {
     let is_exact = |number: &serde_json::Number| match (number.as_i64(), number.as_f64()) {
         (Some(integer), _) => integer.unsigned_abs() <= MAX_INTEGER,

@@ -51,7 +51,7 @@ impl ModelArgs {
         self.provider.is_some() || self.base_url.is_some() || self.key_env.is_some()
     }
 
-    /// Redacts the credentials of `--base-url` from all output, including errors.
+    /// Redacts the `--base-url` credentials from all output, including errors.
     pub(super) fn hide_secrets(&self) {
         if let Some(url) = &self.base_url {
             redaction::add_secrets(&ProviderSettings::new(Dialect::Chat).with_base_url(url).secrets());

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::secrets::redaction;
 use crate::trust::print_warning;
 
-/// Parts of the names of models that are not chat models.
+/// Name fragments that mark a model as unsuitable for chat.
 const NON_CHAT_MODELS: [&str; 3] = ["embed", "rerank", "whisper"];
 
 impl ModelArgs {
@@ -34,7 +34,7 @@ impl ModelArgs {
         Ok(choice)
     }
 
-    /// Lists the models of the provider that [`choose`](Self::choose) would use.
+    /// Lists models from the provider that [`choose`](Self::choose) would use.
     pub(crate) async fn list(
         &self,
         chat: Option<&ChatSettings>,
@@ -74,7 +74,7 @@ pub(super) async fn choose(
     }
 }
 
-/// Lists the models of the provider that would be chosen.
+/// Lists models from the provider that would be chosen.
 pub(super) async fn list(
     args: &ModelArgs,
     chat: Option<&ChatSettings>,
@@ -115,7 +115,7 @@ impl ModelRequest {
         if lacks_base_url && on_line.is_none() {
             return Err(failures::base_url_not_set(&chat.missing.base_url, environment.file));
         }
-        // The settings of the file apply to its own endpoint only; its key must not be sent elsewhere.
+        // The file's settings apply to its own endpoint only; its key must not be sent elsewhere.
         let is_elsewhere = lacks_base_url
             || args.base_url.as_ref().is_some_and(|url| !chat.base_url.as_ref().is_some_and(|own| same_url(url, own)))
             || args.provider.is_some() && args.provider != in_file;
@@ -157,7 +157,7 @@ impl ModelRequest {
         let settings = match (&self.key_env, &self.key) {
             (Some(name), _) => with_key_of(settings, vendor, name, environment)?,
             (None, Some(key)) => with_key(settings, key.clone()),
-            // The owner of the server is unknown, so no key is sent.
+            // The server's owner is unknown, so no key is sent.
             (None, None) if provider == ProviderName::Chat && self.base_url.is_some() => settings,
             (None, None) if self.is_untrusted_url && !is_at(&settings.base_url, &vendor_url, &default_url) => {
                 let is_local = url::Url::parse(&settings.base_url).is_ok_and(|url| is_loopback(&url));
@@ -181,7 +181,7 @@ fn provider_of(provider: Option<ProviderName>, base_url: Option<&str>) -> Option
     provider.or(base_url.map(|_| ProviderName::Chat))
 }
 
-/// Returns the default settings of a provider, with the base URL of the environment.
+/// Returns a provider's default settings, with the base URL from the environment.
 ///
 /// A server at `OPENAI_BASE_URL` is expected to support Chat Completions, since few support the Responses API. For one that
 /// does, use `--provider openai --base-url URL`.
@@ -194,7 +194,7 @@ fn default_settings(vendor: &Vendor, environment: &Environment<'_>) -> ProviderS
         None => ProviderSettings::from_variables(dialect, environment.variable),
         Some(url) => ProviderSettings::new(dialect).with_base_url(url),
     };
-    // The table of providers determines the key variable.
+    // The provider table determines the key variable.
     settings.key = None;
     if dialect == Dialect::Responses && !same_url(&settings.base_url, &vendor_url(vendor, &settings)) {
         settings.dialect = Dialect::Chat;
@@ -234,13 +234,13 @@ fn is_at(url: &str, own: &str, default_settings: &str) -> bool {
     (is_host && is_same) || same_url(url, default_settings)
 }
 
-/// Sets a key, with the header of the dialect.
+/// Sets a key, with the dialect's header.
 fn with_key(mut settings: ProviderSettings, key: Secret) -> ProviderSettings {
     settings.key_header = ProviderSettings::new(settings.dialect).key_header;
     settings.with_key(key)
 }
 
-/// Sets the key of a variable, with the header that the provider expects for it.
+/// Sets the key from a variable, with the header that the provider expects for it.
 fn with_key_of(
     settings: ProviderSettings,
     vendor: &Vendor,
@@ -336,7 +336,7 @@ impl Endpoint {
         Ok(ModelChoice { provider: self.settings, model, place, why: self.why })
     }
 
-    /// Returns the first model of a self-hosted server. A hosted provider without a default model is an error.
+    /// Returns a self-hosted server's first model. A hosted provider without a default model is an error.
     async fn default_model(&self) -> Result<String, Failure> {
         let models = self.models().await?;
         if self.is_own && !self.vendor.keys.is_empty() {
@@ -370,7 +370,7 @@ fn describe_endpoint(vendor: &Vendor, settings: &ProviderSettings, is_own: bool)
     }
 }
 
-/// Returns the requested model of a local server, or its first one.
+/// Returns the requested model on a local server, or the first one there.
 fn local_choice(wanted: Option<&str>, found: &[LocalServer]) -> Option<ModelChoice> {
     let of = |LocalServer { models, .. }: &LocalServer| match wanted {
         Some(wanted) => models.iter().find(|model| matches_model(model, wanted)).cloned(),

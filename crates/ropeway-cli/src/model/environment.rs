@@ -1,4 +1,4 @@
-//! The environment that a choice of a model depends on.
+//! The environment that choosing a model depends on.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// The environment variables, local ports and configuration file that a choice depends on.
 pub(super) struct Environment<'a> {
     pub(super) variable: &'a (dyn Fn(&str) -> Option<String> + Sync),
-    /// The ports of model servers on this machine.
+    /// Model server ports on this machine.
     pub(super) local_ports: &'a [LocalPort],
     /// The file with the chat settings.
     pub(super) file: Option<&'a Path>,
@@ -22,7 +22,7 @@ pub(super) struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// Returns the environment of this process.
+    /// Returns this process's environment.
     pub(super) fn of_process(file: Option<&'a ConfigFile>) -> Self {
         Environment {
             variable: &|name| std::env::var(name).ok(),
@@ -32,12 +32,12 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// Returns the value of a variable that is set and not blank.
+    /// Returns a variable's value if it is set and not blank.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         (self.variable)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    /// Returns the API key of a variable.
+    /// Returns the API key in a variable.
     pub(super) fn key(&self, name: &str) -> Result<Secret, Failure> {
         let key = self.get(name).ok_or_else(|| failures::variable_not_set(name))?;
         if key.contains(['\n', '\r']) {

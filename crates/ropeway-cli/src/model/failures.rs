@@ -1,4 +1,4 @@
-//! Failures of choosing a model, with hints.
+//! Failures when choosing a model, with hints.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ pub(super) fn several_lines(name: &str) -> Failure {
     Failure::usage(format!("API key in `{name}` has several lines"))
 }
 
-/// The base URL of the file contains variables that are not set. No other URL is guessed.
+/// The file's base URL contains variables that are not set. No other URL is guessed.
 pub(super) fn base_url_not_set(secrets: &[String], file: Option<&Path>) -> Failure {
     let failure = Failure::usage(format!("base URL of the model is not set: {}", not_set(secrets)));
     not_set_in(failure, "base_url", secrets, file).hint("or use `--base-url` or `--provider`")
 }
 
-/// The key of the file is not set. No other key is used instead.
+/// The file's key is not set. No other key is used instead.
 pub(super) fn key_not_set(secrets: &[String], file: Option<&Path>) -> Failure {
     let failure = Failure::new(Exit::NeedsAuth, format!("API key of the model is not set: {}", not_set(secrets)));
     not_set_in(failure, "key", secrets, file).hint("or name another variable with `--key-env`")
@@ -48,7 +48,7 @@ fn not_set(secrets: &[String]) -> String {
     format!("{} {} not set", names.join(" and "), if names.len() == 1 { "is" } else { "are" })
 }
 
-/// A key of the environment is not sent to the URL of a file that does not name the key.
+/// A key from the environment is not sent to a URL in a file that does not name the key.
 pub(super) fn key_withheld(name: &str, settings: &ProviderSettings, file: Option<&Path>) -> Failure {
     let url = shown(settings);
     let file = file.map_or_else(|| "the configuration".to_owned(), |file| format!("`{}`", file.display()));
@@ -138,7 +138,7 @@ fn named(models: &[String]) -> String {
     format!("{}{more}", first.join(", "))
 }
 
-/// Returns the URL of a provider without credentials.
+/// Returns a provider's URL without credentials.
 fn shown(settings: &ProviderSettings) -> String {
     let redactor = settings.secrets();
     let Ok(mut url) = url::Url::parse(&settings.base_url) else {

@@ -9,13 +9,13 @@ use tokio::task::JoinSet;
 
 use super::vendor::vendor;
 
-/// Connect timeout of a local server.
+/// Connect timeout for a local server.
 const CONNECT: Duration = Duration::from_millis(300);
 
 /// Time limit for listing its models.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Default ports of model servers, in order of preference.
+/// Default model server ports, in order of preference.
 pub(crate) const LOCAL_PORTS: [LocalPort; 4] = [
     LocalPort { name: ProviderName::Ollama, port: 11434 },
     LocalPort { name: ProviderName::LmStudio, port: 1234 },
@@ -59,7 +59,7 @@ pub(super) struct LocalServer {
     pub(super) models: Vec<String>,
 }
 
-/// Returns the running model servers, in the order of `locals`. Queries all ports concurrently.
+/// Returns the running model servers, ordered like `locals`. Queries all ports concurrently.
 pub(super) async fn find(locals: &[LocalPort]) -> Vec<LocalServer> {
     // Building an HTTP client is slow and must not count toward the timeout.
     let providers: Vec<_> = locals.iter().map(|local| (*local, local.provider())).collect();

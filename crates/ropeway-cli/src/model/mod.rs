@@ -1,4 +1,4 @@
-//! Chooses the model of a chat: from options, the configuration, API keys or local servers.
+//! Chooses a chat's model: from options, the configuration, API keys or local servers.
 
 mod args;
 mod choose;

@@ -1,4 +1,4 @@
-//! The model of a saved conversation.
+//! A saved conversation's model.
 
 use ropeway_config::ChatSettings;
 use serde::{Deserialize, Serialize};
@@ -9,23 +9,23 @@ use crate::failure::Failure;
 use crate::secrets::redaction;
 use crate::terminal::text::clean_line;
 
-/// The model of a conversation and the options that chose it, without secrets.
+/// A conversation's model and the options that chose it, without secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SavedModel {
-    /// The model of the last turn.
+    /// The last turn's model.
     pub(crate) model: String,
     /// The provider and its host, for people.
     pub(crate) place: String,
-    /// Scheme, host and port of the provider.
+    /// The provider's scheme, host and port.
     pub(crate) endpoint: String,
-    /// The value of `--provider`.
+    /// The `--provider` value.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
-    /// The value of `--base-url`, unless it holds credentials.
+    /// The `--base-url` value, unless it holds credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     base_url: Option<String>,
-    /// The value of `--key-env`.
+    /// The `--key-env` value.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_env: Option<String>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct ResumedChoice {
 }
 
 impl SavedModel {
-    /// Returns the saved form of a choice and its options.
+    /// Returns a choice and its options in the form to save.
     pub(crate) fn new(args: &ModelArgs, choice: &ModelChoice) -> Self {
         Self {
             model: choice.model.clone(),
@@ -83,7 +83,7 @@ impl SavedModel {
     }
 }
 
-/// Returns the scheme, host and port of a URL.
+/// Returns a URL's scheme, host and port.
 fn endpoint(url: &str) -> String {
     url::Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
 }
@@ -96,9 +96,9 @@ fn is_public(url: &str) -> bool {
 }
 
 impl ModelArgs {
-    /// Chooses the model of a resumed conversation: from the current options, then from the saved ones.
+    /// Chooses a resumed conversation's model: from the current options, then from the saved ones.
     ///
-    /// A conversation never moves to another provider by itself, since that one would receive all of its messages. The user
+    /// A conversation never moves to another provider by itself, since that one would receive all its messages. The user
     /// must name it in an option or in the configuration.
     pub(crate) async fn choose_resumed(
         &self,

@@ -8,13 +8,13 @@ pub(super) struct Vendor {
     pub(super) name: ProviderName,
     /// The display name.
     pub(super) title: &'static str,
-    /// The base URL, unless it is the default of the dialect.
+    /// The base URL, unless it is the dialect's default.
     pub(super) url: Option<&'static str>,
-    /// The variables of the API key, in the order of the provider's own SDKs. Empty if no key is needed.
+    /// The API key variables, ordered as in the provider's own SDKs. Empty if no key is needed.
     pub(super) keys: &'static [Key],
-    /// The default model: capable of using tools, and not the most expensive. `None` if the user must name a model.
+    /// The default model: can use tools, and is not the most expensive. `None` if the user must name a model.
     pub(super) model: Option<&'static str>,
-    /// Prefixes of its model names.
+    /// Its model name prefixes.
     pub(super) models: &'static [&'static str],
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Key {
 }
 
 impl Vendor {
-    /// Returns the variables of the API key.
+    /// Returns the API key variables.
     pub(super) fn variables(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.keys.iter().map(|key| key.variable)
     }

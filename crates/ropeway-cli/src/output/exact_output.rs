@@ -39,7 +39,7 @@ pub(crate) struct ExactOutput {
     pub(crate) notes: Vec<String>,
 }
 
-/// Writes the result of a call. Structured content is written only if the result has no text.
+/// Writes a call result. Structured content is written only if the result has no text.
 pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>) -> Result<ExactOutput, Failure> {
     let mut output = exact_parts(&envelope.meta.content, mode, folder)?;
     if let EnvelopeData::Json(value) = envelope.data() {
@@ -56,7 +56,7 @@ pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFol
     Ok(output)
 }
 
-/// Writes parts. A single text is written without anything before it; several parts each begin on a line of their own.
+/// Writes parts. A single text is written without anything before it; several parts each begin on their own line.
 pub(crate) fn exact_parts(
     parts: &[ContentPart],
     mode: TextMode,
@@ -107,7 +107,7 @@ impl ExactOutput {
     }
 }
 
-/// Returns the bytes of the only binary part, with all texts beside it as notes.
+/// Returns the only binary part's bytes, with all texts beside it as notes.
 fn only_binary(parts: &[ContentPart]) -> Option<ExactOutput> {
     let mut output: Option<ExactOutput> = None;
     let mut notes = Vec::new();
@@ -121,7 +121,7 @@ fn only_binary(parts: &[ContentPart]) -> Option<ExactOutput> {
     output.map(|output| ExactOutput { notes, ..output })
 }
 
-/// Returns the text of a text part.
+/// Returns a text part's text.
 fn text_of(part: &ContentPart) -> Option<&str> {
     match part {
         ContentPart::Text { text, .. } => Some(text),

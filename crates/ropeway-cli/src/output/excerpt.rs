@@ -1,4 +1,4 @@
-//! Excerpts of files: a line with a marker under a column.
+//! File excerpts: a line with a marker under a column.
 
 use anstyle::{AnsiColor, Style};
 
@@ -58,7 +58,7 @@ fn window([before, after]: &[String; 2], width: usize) -> (String, usize) {
     (cut(&format!("{start}{after}"), width), offset)
 }
 
-/// Returns the end of a text, at most `most` columns.
+/// Returns a text's end, at most `most` columns.
 fn with_exit(text: &str, most: usize) -> &str {
     let (mut used, mut start) = (0, text.len());
     for (cluster, columns) in clusters(text).rev() {

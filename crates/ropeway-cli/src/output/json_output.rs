@@ -1,4 +1,4 @@
-//! JSON output of a call: one document with each part of the result once.
+//! JSON output for a call: one document with each result part once.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::failure::{Exit, Failure};
 use crate::output::render_result::{SaveFolder, is_structured_copy, is_text_copy};
 
-/// The files that parts of a result were saved to.
+/// The files that a result's parts were saved to.
 #[derive(Debug, Default)]
 pub(crate) struct SavedParts(Vec<Option<PathBuf>>);
 
 impl SavedParts {
-    /// Saves the binary parts of a result.
+    /// Saves a result's binary parts.
     pub(crate) fn save(parts: &[ContentPart], folder: &SaveFolder) -> Result<Self, Failure> {
         let save = |part: &ContentPart| {
             let (mime_type, base64) = match part {
@@ -29,7 +29,7 @@ impl SavedParts {
         parts.iter().map(save).collect::<Result<_, Failure>>().map(Self)
     }
 
-    /// Returns the paths of the files.
+    /// Returns the files' paths.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         self.0.iter().flatten().map(|path| path.display().to_string())
     }
@@ -52,7 +52,7 @@ impl SavedParts {
     }
 }
 
-/// Returns the document of a call. `data` is the result; `meta` has only what `data` lacks.
+/// Returns a call's document. `data` is the result; `meta` has only what `data` lacks.
 pub(crate) fn document(envelope: &Envelope, saved: &SavedParts) -> serde_json::Result<Value> {
     let mut document = serde_json::to_value(envelope)?;
     let parts = &envelope.meta.content;
@@ -70,7 +70,7 @@ pub(crate) fn document(envelope: &Envelope, saved: &SavedParts) -> serde_json::R
         }
         (None, []) => (None, Vec::new()),
         (None, [ContentPart::Text { text, .. }]) => {
-            // Annotations are not part of the text.
+            // Annotations do not belong to the text.
             let rest = values.first_mut().and_then(Value::as_object_mut).and_then(|fields| {
                 fields.shift_remove("text");
                 (fields.len() > 1).then(|| Value::Object(std::mem::take(fields)))

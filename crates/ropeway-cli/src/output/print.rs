@@ -30,22 +30,22 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_unredacted(&for_locale(&redaction::redact(text)))
 }
 
-/// Prints a result, or pages it at the end of the command if it is longer than the screen.
+/// Prints a result, or pages it when the command ends if it is longer than the screen.
 pub(crate) fn print_paged(pager: &Pager, text: &str) -> Result<(), Failure> {
     print_paged_unredacted(pager, &for_locale(&redaction::redact(text)))
 }
 
-/// Like [`print_paged`], for the result of a tool, without redaction.
+/// Like [`print_paged`], for a tool result, without redaction.
 pub(crate) fn print_paged_unredacted(pager: &Pager, text: &str) -> Result<(), Failure> {
     if pager.take_long(text) { Ok(()) } else { print_unredacted(text) }
 }
 
-/// Prints the result of a tool, without redaction.
+/// Prints a tool result, without redaction.
 pub(crate) fn print_unredacted(text: &str) -> Result<(), Failure> {
     write(text).map(drop)
 }
 
-/// The state of the reader of standard output.
+/// The state of standard output's reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReaderState {
     /// The reader accepts more output.
@@ -54,7 +54,7 @@ pub(crate) enum ReaderState {
     Closed,
 }
 
-/// Writes to standard output and returns the state of the reader.
+/// Writes to standard output and returns the reader's state.
 pub(crate) fn write(text: &str) -> Result<ReaderState, Failure> {
     write_to(anstream::stdout().lock(), text.as_bytes())
 }
@@ -74,7 +74,7 @@ fn write_to(mut stdout: impl Write, bytes: &[u8]) -> Result<ReaderState, Failure
     }
 }
 
-/// Waits until the reader of standard output closes the pipe, or forever if that cannot be detected.
+/// Waits until standard output's reader closes the pipe, or forever if that cannot be detected.
 pub(crate) async fn reader_closed() {
     // Files cannot be watched. Nothing is written here, so blocking mode does not matter.
     let copy = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
@@ -98,7 +98,7 @@ pub(crate) fn print_json_line(value: &impl serde::Serialize) -> Result<(), Failu
     print_unredacted(&(json + "\n"))
 }
 
-/// Formats the result of a tool as JSON, without redaction.
+/// Formats a tool result as JSON, without redaction.
 pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;

@@ -14,7 +14,7 @@ use crate::terminal::text::{clean, clean_line, size};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// The place for files of a result.
+/// The directory for a result's files.
 pub(crate) struct SaveFolder {
     path: PathBuf,
     stem: String,
@@ -74,7 +74,7 @@ fn write_regular(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::write(path, bytes)
 }
 
-/// Returns the bytes of a binary part.
+/// Returns a binary part's bytes.
 pub(crate) fn bytes_of(part: &ContentPart) -> Option<Vec<u8>> {
     let base64 = match part {
         ContentPart::Image(blob) | ContentPart::Audio(blob) => blob.base64(),
@@ -115,7 +115,7 @@ fn safe_name(tool: &str) -> String {
     }
 }
 
-/// Returns the usual file extension of a media type.
+/// Returns the usual file extension for a media type.
 fn extension(mime_type: &str) -> String {
     let essence = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let known = match essence.as_str() {
@@ -220,7 +220,7 @@ pub(crate) fn render_parts<'a>(
     Ok(shown)
 }
 
-/// Formats one line for each file of a result and saves it to the directory, if any.
+/// Formats one line for each file in a result and saves it to the directory, if any.
 pub(crate) fn render_files<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
     folder: Option<&SaveFolder>,

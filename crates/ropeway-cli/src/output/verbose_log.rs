@@ -1,4 +1,4 @@
-//! The log of `-v` and `-vv`: one line per event on standard error.
+//! The `-v` and `-vv` log: one line per event on standard error.
 
 use std::fmt::{self, Write as _};
 use std::time::SystemTime;
@@ -28,13 +28,13 @@ const WIDEST_SERVER: usize = 20;
 /// Narrower terminals omit milliseconds and the level.
 const NARROW: usize = 60;
 
-/// Minimum columns of a message.
+/// Minimum message width in columns.
 const NARROWEST: usize = 10;
 
-/// Maximum columns of a line in a file or pipe.
+/// Maximum line width in a file or pipe, in columns.
 const LONGEST: usize = 4_000;
 
-/// Starts the log: 1 shows events of servers, 2 or more also every message.
+/// Starts the log: 1 shows server events, 2 or more also every message.
 pub(crate) fn start(verbose: u8) {
     let level = if verbose > 1 { "trace" } else { "debug" };
     let filter = EnvFilter::new(format!("warn,ropeway={level}"));
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// The fields of an event.
+/// An event's fields.
 #[derive(Default)]
 struct Fields {
     server: Option<String>,

@@ -1,4 +1,4 @@
-//! The paths that a server may use: those of its profile, of the system and of its program.
+//! The paths that a server may use: its profile's, the system's and its program's.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! The paths of the system that every server may use.
+//! System paths that every server may use.
 
-/// Files and directories that programs need to start, without secrets of the user. The environment and the memory of other processes
-/// below `/proc` are protected by Landlock itself.
+/// Files and directories that programs need to start, without the user's secrets. Landlock itself protects other processes'
+/// environment and memory below `/proc`.
 pub(super) const SYSTEM: [&str; 64] = [
     "/bin",
     "/etc/alternatives",
@@ -57,7 +57,7 @@ pub(super) const SYSTEM: [&str; 64] = [
     "/run/NetworkManager/resolv.conf",
     "/run/current-system",
     "/run/resolvconf",
-    // The file of `/etc/resolv.conf` is replaced when the network changes; the directory stays.
+    // The file behind `/etc/resolv.conf` is replaced when the network changes; the directory stays.
     "/run/systemd/resolve",
     "/sbin",
     "/sys/devices/system/cpu",

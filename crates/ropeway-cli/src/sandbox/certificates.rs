@@ -1,4 +1,4 @@
-//! Certificates that the environment of the user names, which every sandboxed server may read.
+//! Certificates that the user's environment names, which every sandboxed server may read.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use super::home::home;
 /// The variable that names several directories, separated by colons.
 const LIST: &str = "SSL_CERT_DIR";
 
-/// Returns the certificates that the environment of this process names, each with its variable.
+/// Returns the certificates that this process's environment names, each with its variable.
 ///
-/// The entry of a server cannot add a path: the launcher sets its variables only when it executes the server.
+/// A server's entry cannot add a path: the launcher sets its variables only when it executes the server.
 pub(crate) fn certificates() -> Vec<(&'static str, PathBuf)> {
     certificates_of(|name| std::env::var_os(name), home().as_deref())
 }
@@ -29,7 +29,7 @@ fn certificates_of(variable: impl Fn(&str) -> Option<OsString>, home: Option<&Pa
 }
 
 /// Returns `true` for an existing absolute path that does not include the home directory. A relative path would depend on the
-/// directory of the server.
+/// server's directory.
 fn is_narrow(path: &Path, home: Option<&Path>) -> bool {
     let Ok(target) = path.canonicalize() else { return false };
     path.is_absolute() && target.parent().is_some() && !home.is_some_and(|home| home.starts_with(&target))

@@ -9,7 +9,7 @@ use super::built_in::SYSTEM;
 use super::home::home;
 use super::program_files::{ProgramContext, program_paths};
 
-/// Returns `true` if the sandbox of the server allows reading the file, or if the server has no sandbox.
+/// Returns `true` if the server's sandbox allows reading the file, or if the server has no sandbox.
 pub(crate) fn covers(server: &StdioServer, file: &Path) -> bool {
     let Some(sandbox) = &server.sandbox else { return true };
     let Ok(file) = file.canonicalize() else { return false };

@@ -1,8 +1,8 @@
-//! The home directory of the user.
+//! The user's home directory.
 
 use std::path::{Path, PathBuf};
 
-/// Returns the home directory of the user, without links. The server's entry cannot set it.
+/// Returns the user's home directory, without links. The server's entry cannot set it.
 pub(super) fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").and_then(|home| Path::new(&home).canonicalize().ok())
 }

@@ -81,7 +81,7 @@ fn rules(
     })
 }
 
-/// Opens a path that was resolved before. A link that has replaced a part of it meanwhile is not followed.
+/// Opens a path that was resolved before. Does not follow a link that has replaced a part of it meanwhile.
 fn open_without_links(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {

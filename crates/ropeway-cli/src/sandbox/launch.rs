@@ -10,10 +10,17 @@ use ropeway_config::{SandboxFailure, SandboxLauncher, SandboxMode, SandboxProfil
 
 use super::support::{Support, missing};
 
-/// The exit code of a program that could not be executed, as in shells.
+/// The exit code if the program could not be executed, as in shells.
 const NOT_EXECUTED: u8 = 126;
 
 /// Applies the profile on standard input to this process, and executes the program after `--`. Returns only if that fails.
+///
+/// The process that starts the server owns the [`SandboxProfile`] and writes it to the launcher's standard input, before the
+/// first message. The launcher reads exactly the profile, closes all inherited files except the standard streams, applies the
+/// restrictions and calls `exec`, so the server keeps the process id and the pipes. The profile's variables are set only for
+/// `exec`: a variable such as `LD_PRELOAD` must not affect the launcher, which is not restricted yet. The restrictions cannot be
+/// lifted and apply to all descendants. If a step fails, one line on standard error reports the reason with the profile's token,
+/// which the server never receives; an unreadable profile has no token and is reported as plain text.
 pub(crate) fn launch(words: &[OsString]) -> ExitCode {
     let [separator, program, arguments @ ..] = words else { return usage() };
     if separator != "--" {
@@ -46,7 +53,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Reads the profile without a buffer, because the rest of the input belongs to the server.
+/// Reads the profile without a buffer, because the remaining input belongs to the server.
 fn read_profile() -> Result<SandboxProfile, String> {
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
     SandboxProfile::read(File::from(input))
@@ -67,7 +74,7 @@ fn close_inherited() {
 #[cfg(not(target_os = "linux"))]
 fn close_inherited() {}
 
-/// Returns variables that the entry of the server may replace.
+/// Returns variables that the server's entry may replace.
 #[cfg(target_os = "linux")]
 fn extra_variables(profile: &SandboxProfile, program: &OsStr) -> Option<(&'static str, std::path::PathBuf)> {
     super::runner_cache::tool_directory(program, profile.temp.as_deref())

@@ -1,18 +1,18 @@
-//! Limits of memory, processes and open files.
+//! Limits on memory, processes and open files.
 
 use std::fs;
 
 use ropeway_config::SandboxProfile;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 
-/// The limits of a profile.
+/// A profile's limits.
 pub(super) struct Limits(Vec<(&'static str, Resource, u64)>);
 
 impl Limits {
     pub(super) fn of(profile: &SandboxProfile) -> Result<Self, String> {
-        // A core file would contain the secrets of the server.
+        // A core file would contain the server's secrets.
         let mut limits = vec![("core files", Resource::Core, 0)];
-        // Not the address space, of which V8 reserves many gigabytes without using them.
+        // Not the address space: V8 reserves many gigabytes without using them.
         limits.extend(profile.memory.map(|bytes| ("memory", Resource::Data, bytes)));
         limits.extend(profile.files.map(|count| ("files", Resource::Nofile, count)));
         if let Some(count) = profile.processes {
@@ -31,7 +31,7 @@ impl Limits {
     }
 }
 
-/// Returns the number of threads that this user runs. The kernel counts them per user
+/// Returns how many threads this user runs. The kernel counts them per user
 /// (<https://man7.org/linux/man-pages/man2/getrlimit.2.html>, `RLIMIT_NPROC`).
 fn running_threads() -> Result<u64, String> {
     let user = getuid().as_raw().to_string();
@@ -47,7 +47,7 @@ fn running_threads() -> Result<u64, String> {
     Ok(threads.sum())
 }
 
-/// Returns `false` for root, whose processes the kernel does not limit. The root of a user namespace is an ordinary user.
+/// Returns `false` for root, whose processes the kernel does not limit. A user namespace's root is an ordinary user.
 pub(super) fn apply_to_processes() -> bool {
     let is_initial = || {
         let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();

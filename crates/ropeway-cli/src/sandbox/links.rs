@@ -1,4 +1,4 @@
-//! Resolution of paths, with the symbolic links that they lead through.
+//! Path resolution, with the symbolic links that paths lead through.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -12,19 +12,19 @@ const MAX_LINKS: usize = 40;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ResolvedPath {
     pub(super) target: PathBuf,
-    /// Where each link is, in the order of resolution. Their own directories contain no links.
+    /// Where each link is, in resolution order. Their own directories contain no links.
     pub(super) links: Vec<PathBuf>,
 }
 
 impl ResolvedPath {
-    /// Returns a link within a directory if it leads out of that directory.
+    /// Returns a link within a directory if it leads outside.
     pub(super) fn link_out_of(&self, folder: &Path) -> Option<&Path> {
         let leads_out = !self.target.starts_with(folder);
         self.links.iter().find(|link| leads_out && link.starts_with(folder)).map(PathBuf::as_path)
     }
 }
 
-/// Resolves all links of a path, which must exist.
+/// Resolves all links in a path, which must exist.
 pub(super) fn resolve(path: &Path) -> io::Result<ResolvedPath> {
     let mut target = PathBuf::from("/");
     let mut links = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn resolve(path: &Path) -> io::Result<ResolvedPath> {
     Ok(ResolvedPath { target, links })
 }
 
-/// Adds the components of a path before those that are left.
+/// Adds a path's components before those that are left.
 fn prepend(pending: &mut VecDeque<OsString>, path: &Path) {
     for component in path.components().rev() {
         match component {

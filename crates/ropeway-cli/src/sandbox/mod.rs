@@ -1,6 +1,6 @@
-//! The sandbox of stdio servers: restricts this process and then executes a server.
+//! The sandbox for stdio servers: restricts this process and then executes a server.
 //!
-//! `ropeway __sandbox` is the launcher of [`ropeway::config::SandboxLauncher`]. It uses Landlock for files
+//! `ropeway __sandbox` is the launcher behind [`ropeway::config::SandboxLauncher`]. It uses Landlock for files
 //! (<https://docs.kernel.org/userspace-api/landlock.html>), seccomp for sockets and system calls
 //! (<https://docs.kernel.org/userspace-api/seccomp_filter.html>) and resource limits. None of them needs root.
 
@@ -40,7 +40,7 @@ pub(crate) use self::path_warnings::path_warnings;
 pub(crate) use self::summary::{describe, lacks_network};
 pub(crate) use self::support::{Support, gap_warnings, missing};
 
-/// Returns the launcher of sandboxes: this program.
+/// Returns the sandbox launcher: this program.
 pub(crate) fn launcher() -> PathBuf {
     if cfg!(target_os = "linux") {
         // The link works even if the file was replaced by an update.

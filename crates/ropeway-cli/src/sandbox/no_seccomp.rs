@@ -1,4 +1,4 @@
-//! Architectures for which filters of system calls cannot be compiled.
+//! Architectures for which system call filters cannot be compiled.
 
 use ropeway_config::SandboxProfile;
 

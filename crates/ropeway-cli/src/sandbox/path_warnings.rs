@@ -1,4 +1,4 @@
-//! Warnings about settings of a sandbox that are most likely mistakes.
+//! Warnings about sandbox settings that are most likely mistakes.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use ropeway_config::{SandboxPath, StdioServer};
 use super::home::home;
 use super::summary::lacks_network;
 
-/// Bytes of memory below which no program starts.
+/// Memory in bytes below which no program starts.
 const MIN_MEMORY: u64 = 4 << 20;
 
-/// Returns warnings about the sandbox of a server: paths that are missing or allow more than a server should get, and limits that it
+/// Returns warnings about a server's sandbox: paths that are missing or allow more than a server should get, and limits that it
 /// cannot start with. `config` is the configuration file.
 pub(crate) fn path_warnings(server: &StdioServer, config: Option<&Path>) -> Vec<String> {
     let Some(sandbox) = &server.sandbox else { return Vec::new() };
@@ -66,7 +66,7 @@ impl Places<'_> {
     }
 }
 
-/// Returns `true` for a path that shows that it may lead out of the project.
+/// Returns `true` for a path that visibly may lead outside the project.
 fn is_open(text: &str) -> bool {
     text.starts_with('~') || text.contains('$') || text.split('/').any(|part| part == "..")
 }

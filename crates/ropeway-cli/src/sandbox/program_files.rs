@@ -1,4 +1,4 @@
-//! The files of a program and of its interpreter, which a server may read.
+//! A program's files and its interpreter's, which a server may read.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use super::links::resolve;
 use super::script::{Interpreter, interpreter};
 
-/// Maximum number of interpreters of interpreters, as in the kernel.
+/// Maximum interpreter chain length, as in the kernel.
 const MAX_INTERPRETERS: usize = 4;
 
-/// Parts of an installation of Python or Node.js. Its other files may belong to a project.
+/// Parts of a Python or Node.js installation. Its other files may belong to a project.
 const PARTS: [&str; 6] = ["bin", "include", "lib", "lib64", "pyvenv.cfg", "share"];
 
 /// Where a program is searched, and what it must not open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProgramContext {
-    /// The `PATH` of the server.
+    /// The server's `PATH`.
     pub(super) path: Option<OsString>,
     /// The home directory, without links.
     pub(super) home: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub(super) struct ProgramContext {
     pub(super) changeable: Vec<PathBuf>,
 }
 
-/// Returns the files of a program and of its interpreters, and the installations of Python and Node.js that they belong to, without
+/// Returns a program's files, its interpreters' files, and the Python and Node.js installations that they belong to, without
 /// links.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ fn unknown_interpreter(script: &Path, line: &str) -> String {
     )
 }
 
-/// Returns the file of a program, as `exec` finds it.
+/// Returns a program's file, as `exec` finds it.
 pub(super) fn find(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return std::path::absolute(program).ok();
@@ -93,8 +93,8 @@ fn companion(file: &Path) -> Option<PathBuf> {
     (file.file_name().is_some_and(|name| name == "uvx") && is_file()).then_some(uv)
 }
 
-/// Returns the directories of the installation that a program belongs to: all Node.js packages around it, or a version of Node.js or
-/// Python, or a Python environment.
+/// Returns the directories in the installation that a program belongs to: all Node.js packages around it, or a Node.js or Python
+/// version, or a Python environment.
 fn installation(file: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let folders = file.ancestors().skip(1);
     if let Some(packages) = folders.filter(|folder| folder.ends_with("node_modules")).last() {
@@ -110,7 +110,7 @@ fn installation(file: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     parts.collect()
 }
 
-/// Returns `true` for a prefix of Python or Node.js.
+/// Returns `true` for a Python or Node.js prefix.
 fn is_installation(prefix: &Path) -> bool {
     let has_python = || {
         let libraries = std::fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten();

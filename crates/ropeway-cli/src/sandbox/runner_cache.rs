@@ -1,4 +1,4 @@
-//! The caches of package runners, which download servers before they run them.
+//! Package runners' caches. Runners download servers before they run them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use super::program_files::{find, is_shared};
 
 /// Returns the directories that a package runner has to change. They are created, because only existing paths can be allowed.
 ///
-/// The environment of this process names them; the entry of a server cannot. Only the runner on the user's own `PATH` gets them: another
-/// program with its name could change the code of other servers. `path` is the `PATH` of the server.
+/// This process's environment names them; a server's entry cannot. Only the runner on the user's own `PATH` gets them: another
+/// program with its name could change other servers' code. `path` is the server's `PATH`.
 pub(super) fn runner_caches(program: &OsStr, path: Option<&OsStr>) -> Vec<PathBuf> {
     let Some(name) = Path::new(program).file_name() else { return Vec::new() };
     let file = |program: &OsStr, path: Option<&OsStr>| find(program, path)?.canonicalize().ok();
@@ -24,7 +24,7 @@ pub(super) fn runner_caches(program: &OsStr, path: Option<&OsStr>) -> Vec<PathBu
     caches
 }
 
-/// Returns the variable with the directory in which `uvx` installs tools: a private one, because those of the user are on the `PATH`.
+/// Returns the variable with the directory in which `uvx` installs tools: a private one, because the user's are on the `PATH`.
 pub(super) fn tool_directory(program: &OsStr, temp: Option<&Path>) -> Option<(&'static str, PathBuf)> {
     let name = Path::new(program).file_name()?;
     (name == "uvx" || name == "uv").then_some(("UV_TOOL_DIR", temp?.join("uv-tools")))

@@ -1,4 +1,4 @@
-//! The first line of a script, which names its interpreter.
+//! A script's first line, which names its interpreter.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ const MAX_SHEBANG: u64 = 256;
 /// Characters that `env -S` interprets.
 const SPECIAL: [char; 7] = ['\'', '"', '\\', '$', '#', '%', '='];
 
-/// The interpreter of a script.
+/// A script's interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Interpreter {
     /// An absolute path.
@@ -21,7 +21,7 @@ pub(super) enum Interpreter {
     Unknown(String),
 }
 
-/// Returns the interpreter of a script, or `None` for other files.
+/// Returns a script's interpreter, or `None` for other files.
 ///
 /// Only `#!/path`, `#!/usr/bin/env NAME` and `#!/usr/bin/env -S NAME …` are recognized: the script must not choose what else its
 /// sandbox allows.

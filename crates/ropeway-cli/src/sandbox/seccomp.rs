@@ -14,8 +14,8 @@ use super::access::FileAccess;
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Calls that a server does not need: they inspect other processes, change the system, or reach parts of the kernel that other
-/// restrictions do not cover. Sockets of `io_uring` would bypass this filter, and shared memory of System V belongs to all processes of
-/// the user.
+/// restrictions do not cover. `io_uring` sockets would bypass this filter, and System V shared memory belongs to all the user's
+/// processes.
 const REFUSED: [i64; 58] = [
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -92,8 +92,8 @@ const REMOVEXATTRAT: i64 = 466;
 const OPEN_TREE_ATTR: i64 = 467;
 const FILE_SETATTR: i64 = 469;
 
-/// Calls that change permissions, owners, times and attributes of files. Landlock does not restrict them, so a server that may not
-/// change any file is refused all of them. With an open file, they need no permission to change it.
+/// Calls that change file permissions, owners, times and attributes. Landlock does not restrict them, so they are all refused
+/// to a server that may not change any file. With an open file, they need no permission to change it.
 const METADATA: [i64; 15] = [
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -112,34 +112,34 @@ const METADATA: [i64; 15] = [
     SETXATTRAT,
 ];
 
-/// Calls of one architecture that change metadata.
+/// Calls that change metadata on one architecture only.
 #[cfg(target_arch = "x86_64")]
 const OLD_METADATA: [i64; 6] =
     [libc::SYS_chmod, libc::SYS_chown, libc::SYS_futimesat, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_METADATA: [i64; 0] = [];
 
-/// Commands of `ioctl` that change attributes of an open file: `FS_IOC_SETFLAGS`, its 32-bit form, `FS_IOC_FSSETXATTR` and
+/// `ioctl` commands that change an open file's attributes: `FS_IOC_SETFLAGS`, its 32-bit form, `FS_IOC_FSSETXATTR` and
 /// `FS_IOC_SETVERSION`.
 const ATTRIBUTE_COMMANDS: [u32; 4] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602];
 
-/// Calls that create files or change their permissions, each with the index of the argument with the mode.
+/// Calls that create files or change their permissions, each with the mode argument's index.
 const MODES: [(i64, u8); 4] = [(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
 #[cfg(target_arch = "x86_64")]
 const OLD_MODES: [(i64, u8); 3] = [(libc::SYS_chmod, 1), (libc::SYS_creat, 1), (libc::SYS_mknod, 1)];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_MODES: [(i64, u8); 0] = [];
 
-/// Calls that open files, each with the index of the argument with the flags. The mode follows it.
+/// Calls that open files, each with the flags argument's index. The mode follows the flags.
 #[cfg(target_arch = "x86_64")]
 const OPENS: [(i64, u8); 2] = [(libc::SYS_openat, 2), (libc::SYS_open, 1)];
 #[cfg(not(target_arch = "x86_64"))]
 const OPENS: [(i64, u8); 1] = [(libc::SYS_openat, 2)];
 
-/// The flag of `O_TMPFILE` that no other flag includes.
+/// The bit in `O_TMPFILE` that no other flag includes.
 const TMPFILE: u32 = 0o20_000_000;
 
-/// Programs with these bits run with the rights of their owner or group, outside of the sandbox.
+/// Programs with these bits run with their owner's or group's rights, outside the sandbox.
 const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 
 /// `PRIO_PROCESS`, whose type depends on the C library.
@@ -148,14 +148,14 @@ const PRIO_PROCESS: u32 = 0;
 /// `IOPRIO_WHO_PROCESS`.
 const IOPRIO_PROCESS: u32 = 1;
 
-/// Types of sockets whose pairs stay connected: those of datagrams can be sent to any path.
+/// Socket types whose pairs stay connected. A datagram pair could send to any path.
 const PAIRS: [u32; 2] = [libc::SOCK_STREAM.cast_unsigned(), libc::SOCK_SEQPACKET.cast_unsigned()];
 
-/// Set in the numbers of calls with the x32 interface, which a filter sees as those of another call.
+/// Set in x32 call numbers, which a filter sees as another call's.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// Calls of the x32 interface with numbers of their own: `ptrace`, `kexec_load`, `process_vm_readv` and `process_vm_writev`.
+/// x32 calls with their own numbers: `ptrace`, `kexec_load`, `process_vm_readv` and `process_vm_writev`.
 #[cfg(target_arch = "x86_64")]
 const X32_REFUSED: [i64; 4] = [521, 528, 539, 540];
 
@@ -183,13 +183,13 @@ fn program(rules: Rules, error: u32) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), architecture)?.try_into()
 }
 
-/// Returns the calls that are refused, with the conditions of each.
+/// Returns the refused calls, each with its conditions.
 fn refused(profile: &SandboxProfile, access: &FileAccess) -> Result<Rules, BackendError> {
     let mut rules: Rules = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
     rules.extend(sockets(profile)?);
     rules.extend(other_processes()?);
     rules.extend(set_id_modes()?);
-    // In a user namespace of its own, a process has capabilities.
+    // In its own user namespace, a process has capabilities.
     let new_user = libc::CLONE_NEWUSER.cast_unsigned();
     for call in [libc::SYS_clone, libc::SYS_unshare] {
         rules.insert(call, vec![SeccompRule::new(vec![has_bits(0, new_user)?])?]);
@@ -206,14 +206,14 @@ fn refused(profile: &SandboxProfile, access: &FileAccess) -> Result<Rules, Backe
 
 /// Returns the rules for sockets.
 fn sockets(profile: &SandboxProfile) -> Result<Rules, BackendError> {
-    // Routes and addresses of interfaces are read through netlink sockets.
+    // Routes and interface addresses are read through netlink sockets.
     let mut families = vec![libc::AF_NETLINK];
     families.extend([libc::AF_INET, libc::AF_INET6].into_iter().filter(|_| profile.network));
     families.extend([libc::AF_UNIX].into_iter().filter(|_| profile.unix_sockets));
     let others = families.into_iter().map(|family| is_not(0, family.cast_unsigned())).collect::<Result<_, _>>()?;
     let mut refused = vec![SeccompRule::new(others)?];
     if !profile.network {
-        // The other protocols list the sockets and devices of the machine.
+        // The other protocols list the machine's sockets and devices.
         let protocol = is_not(2, libc::NETLINK_ROUTE.cast_unsigned())?;
         refused.push(SeccompRule::new(vec![is(0, libc::AF_NETLINK.cast_unsigned())?, protocol])?);
     }
@@ -226,8 +226,8 @@ fn sockets(profile: &SandboxProfile) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Returns the rules for calls that change limits and priorities: they are refused for other processes, which include the threads and
-/// children of the server.
+/// Returns the rules for calls that change limits and priorities: they are refused for other processes, which include the
+/// server's threads and children.
 fn other_processes() -> Result<Rules, BackendError> {
     let sets_limit = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
     let mut rules = Rules::from([(libc::SYS_prlimit64, vec![SeccompRule::new(vec![sets_limit, is_not(0, 0)?])?])]);
@@ -241,7 +241,7 @@ fn other_processes() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Returns the rules against programs that run with the rights of their owner.
+/// Returns the rules against programs that run with their owner's rights.
 fn set_id_modes() -> Result<Rules, BackendError> {
     let mut rules = Rules::new();
     for (call, argument) in MODES.into_iter().chain(OLD_MODES) {
@@ -261,7 +261,7 @@ fn set_id_modes() -> Result<Rules, BackendError> {
 
 type Condition = Result<SeccompCondition, BackendError>;
 
-/// Returns rules of which each has one condition.
+/// Returns rules with one condition each.
 fn any_of(conditions: impl IntoIterator<Item = Condition>) -> Result<Vec<SeccompRule>, BackendError> {
     conditions.into_iter().map(|condition| SeccompRule::new(vec![condition?])).collect()
 }
@@ -282,7 +282,7 @@ fn masked(argument: u8, mask: u32, value: u32) -> Condition {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask.into()), value.into())
 }
 
-/// Adds the rules for the same calls of the x32 interface.
+/// Adds the rules for the same calls in the x32 interface.
 #[cfg(target_arch = "x86_64")]
 fn with_x32(rules: Rules) -> Rules {
     let own = X32_REFUSED.into_iter().filter(|_| rules.contains_key(&libc::SYS_ptrace));

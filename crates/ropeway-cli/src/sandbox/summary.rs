@@ -17,7 +17,7 @@ pub(crate) fn lacks_network(server: &StdioServer) -> bool {
     server.sandbox.as_ref().is_some_and(|sandbox| !sandbox.network) && runner(&server.command).is_some()
 }
 
-/// Returns the name of a package runner whose cache a sandbox allows.
+/// Returns the package runner whose cache a sandbox allows.
 fn runner(command: &str) -> Option<&str> {
     let name = Path::new(command).file_name()?.to_str()?;
     ["npm", "npx", "uv", "uvx"].contains(&name).then_some(name)

@@ -4,19 +4,19 @@ use std::fmt;
 
 use ropeway_config::{Config, SandboxMode, ServerEntry};
 
-/// The first version of Landlock that restricts truncating files. Before it, a server could empty any file of the user.
+/// The first Landlock version that restricts truncating files. Before it, a server could empty any of the user's files.
 const TRUNCATION_LANDLOCK: u8 = 3;
 
-/// The first version of Landlock that restricts signals. Before it, a server could kill any process of the user.
+/// The first Landlock version that restricts signals. Before it, a server could kill any of the user's processes.
 const SIGNAL_LANDLOCK: u8 = 6;
 
 /// The restrictions that the system supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Support {
-    /// The version of Landlock's interface, 0 without Landlock.
+    /// Landlock's interface version, 0 without Landlock.
     landlock: u8,
     seccomp: bool,
-    /// Limits on the number of processes apply to this user.
+    /// Whether process limits apply to this user.
     process_limits: bool,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Support {
     }
 }
 
-/// Returns the restrictions of a sandbox that the system does not support, each with what is needed.
+/// Returns the sandbox restrictions that the system does not support, each with what is needed.
 pub(crate) fn missing(limits_processes: bool, support: &Support) -> Vec<String> {
     if !cfg!(target_os = "linux") {
         return vec!["sandboxes need Linux".to_owned()];

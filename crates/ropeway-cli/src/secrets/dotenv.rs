@@ -6,7 +6,7 @@ use ropeway_config::{Secret, dotenv_variables};
 
 use crate::secrets::literal::ExtractedSecret;
 
-/// The header of a new file.
+/// A new file's header.
 const HEADER: &str = "# Secrets of ropeway.yaml. Do not commit this file.\n";
 
 /// Returns the `.env` next to a configuration file.
@@ -14,7 +14,7 @@ pub(crate) fn beside(config: &Path) -> PathBuf {
     config.with_file_name(".env")
 }
 
-/// Returns the variables of a `.env`, with their values if these are complete.
+/// Returns the variables in a `.env`, with their values if these are complete.
 pub(crate) fn names(text: &str) -> Vec<(String, Option<Secret>)> {
     dotenv_variables(text).into_iter().collect()
 }

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval for polling git.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Maximum bytes of a `.gitignore`.
+/// Maximum `.gitignore` size in bytes.
 const LARGEST: usize = 1 << 20;
 
 /// Returns a warning if a file with secrets is in a git work tree and not ignored.
@@ -31,7 +31,7 @@ pub(crate) fn warning(file: &Path) -> Option<String> {
 
 /// Asks git whether it ignores a file. Returns `None` if git is missing, fails or times out.
 fn ask_git(program: &Path, folder: &Path, file: &Path) -> Option<bool> {
-    // The configuration of the repository must not run programs.
+    // The repository's configuration must not run programs.
     let mut git = Command::new(program);
     git.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "check-ignore", "--quiet", "--"])
         .arg(file);
@@ -58,7 +58,7 @@ fn ask_git(program: &Path, folder: &Path, file: &Path) -> Option<bool> {
     }
 }
 
-/// Returns `true` if a common pattern in a `.gitignore` of the work tree matches the file.
+/// Returns `true` if a common pattern in the work tree's `.gitignore` files matches the file.
 fn is_listed(root: &Path, file: &Path) -> bool {
     let Some(name) = file.file_name().and_then(OsStr::to_str) else { return false };
     let folders = file.ancestors().skip(1).take_while(|folder| folder.starts_with(root)).map(PathBuf::from);

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Replacement for redacted secrets.
 const HIDDEN: &str = "***";
 
-/// Prefixes of well-known tokens.
+/// Well-known token prefixes.
 const TOKENS: [&str; 14] = [
     "sk-",
     "ghp_",
@@ -27,10 +27,10 @@ const TOKENS: [&str; 14] = [
     "eyJ",
 ];
 
-/// Minimum length of a token with such a prefix.
+/// Minimum length for a token with such a prefix.
 const SHORTEST_TOKEN: usize = 12;
 
-/// Schemes before the secret of a header.
+/// Schemes before a header's secret.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
 
 /// Returns `true` if a value is certainly a secret and may be replaced by a reference. A server with an unset reference is
@@ -39,7 +39,7 @@ fn is_surely_secret(name: &str, value: &str) -> bool {
     is_secret("", value) || (names_secret(name) && is_secret(name, value))
 }
 
-/// Returns `true` if redaction applies to any value of this name, although the name is not that of a secret.
+/// Returns `true` if redaction applies to any value with this name, although the name is not a secret's.
 fn is_only_alike(name: &str) -> bool {
     !names_secret(name) && is_secret(name, "any-value")
 }
@@ -60,7 +60,7 @@ pub(crate) fn is_reference(value: &str) -> bool {
     value.contains("${")
 }
 
-/// A literal secret removed from the settings of a server.
+/// A literal secret removed from a server's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExtractedSecret {
     /// The variable that replaces it.
@@ -75,7 +75,7 @@ pub(crate) struct ExtractedSecret {
 pub(crate) struct SecretNames(Vec<(String, Option<Secret>)>);
 
 impl SecretNames {
-    /// Creates the set of names in use, each with its value if known.
+    /// Starts with the names in use, each with its value if known.
     pub(crate) fn in_use(names: impl IntoIterator<Item = (String, Option<Secret>)>) -> Self {
         Self(names.into_iter().collect())
     }
@@ -101,7 +101,7 @@ impl SecretNames {
     }
 }
 
-/// Replaces all literal secrets of a server by references.
+/// Replaces a server's literal secrets by references.
 pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<ExtractedSecret> {
     let mut extractor = Extractor { alias: server.alias.clone(), names, extracted: Vec::new() };
     for (name, RawText(value)) in &mut server.env.0 {
@@ -169,7 +169,7 @@ impl Extractor<'_> {
         self.part(text, 0..text.len(), what, key);
     }
 
-    /// Replaces a range of a text by a reference.
+    /// Replaces a text range by a reference.
     fn part(&mut self, text: &mut String, range: Range<usize>, what: &str, key: String) {
         // `$$` in a configuration file is an escaped dollar.
         let value = Secret::new(text[range.clone()].replace("$$", "$"));
@@ -178,7 +178,7 @@ impl Extractor<'_> {
         self.extracted.push(ExtractedSecret { name, value, key });
     }
 
-    /// Replaces the redacted part of a text, or all of it if several parts are redacted.
+    /// Replaces a text's redacted part, or the whole text if several parts are redacted.
     fn hidden(&mut self, text: &mut String, shown: &str, flag: Option<&str>, key: &str) {
         if shown == text {
             return;
@@ -216,7 +216,7 @@ impl Extractor<'_> {
     }
 }
 
-/// Returns the variable for a secret of a server: `GITHUB_TOKEN`, not `GITHUB_GITHUB_TOKEN`.
+/// Returns the variable for a server's secret: `GITHUB_TOKEN`, not `GITHUB_GITHUB_TOKEN`.
 fn variable(alias: &str, what: &str) -> String {
     let upper = |text: &str| -> String {
         let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
@@ -224,14 +224,14 @@ fn variable(alias: &str, what: &str) -> String {
     };
     let (alias, what) = (upper(alias), upper(what));
     let what = what.strip_prefix("X_").unwrap_or(&what);
-    // `BRAVE_API_KEY` of `brave-search` needs no further prefix.
+    // `BRAVE_API_KEY` for `brave-search` needs no further prefix.
     let first = |name: &str| name.split('_').next().unwrap_or_default().to_owned();
     let is_told = alias.is_empty() || (first(what) == first(&alias) && what.contains('_'));
     let name = if is_told { what.to_owned() } else { format!("{alias}_{what}") };
     if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
 }
 
-/// Finds secrets in one line of a file of any format: values of secret names, and tokens.
+/// Finds secrets in one line of a file in any format: values with secret names, and tokens.
 pub(crate) fn secrets_in_line(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut name = String::new();
@@ -269,7 +269,7 @@ pub(crate) fn redact_line(line: &str) -> String {
     shown
 }
 
-/// Redacts the secrets in an entry of another client's file. `name` is the key of the value.
+/// Redacts the secrets in an entry of another client's file. `name` is the value's key.
 pub(crate) fn redact_json(name: &str, value: &Value) -> Value {
     match value {
         Value::String(text) if is_secret(name, text) || text.split(' ').any(is_token) => HIDDEN.into(),

@@ -1,4 +1,4 @@
-//! Redaction of secrets in all output except tool results.
+//! Secret redaction in all output except tool results.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,10 +10,12 @@ use serde_json::Value;
 
 use crate::terminal::text::{Cleaner, clean_json, escape_controls};
 
-/// The known secrets, and the tokens of all servers.
+/// The redactor that all output shares: the added secrets, and the tokens of all servers. Connections add
+/// tokens to it through [`token_redactor`].
 static SECRETS: LazyLock<Arc<AccountRedactor>> = LazyLock::new(Arc::default);
 
-/// The secrets that were added.
+/// The secrets that were added. [`add_secrets`] holds this lock until [`SECRETS`] has the new set, so
+/// concurrent calls lose no secret.
 static ADDED: LazyLock<Mutex<Redactor>> = LazyLock::new(Mutex::default);
 
 /// Adds secrets to redact from now on.
@@ -23,12 +25,12 @@ pub(crate) fn add_secrets(secrets: &Redactor) {
     SECRETS.set_configured(added.clone());
 }
 
-/// Returns the redactor that learns the tokens of connections.
+/// Returns the redactor that learns connections' tokens.
 pub(crate) fn token_redactor() -> Arc<AccountRedactor> {
     SECRETS.clone()
 }
 
-/// Returns a redactor of the known secrets.
+/// Returns a redactor for the known secrets.
 pub(crate) fn redactor() -> Redactor {
     SECRETS.current()
 }
@@ -38,7 +40,7 @@ pub(crate) fn redact(text: &str) -> Cow<'_, str> {
     redactor().redact(text)
 }
 
-/// Redacts the strings of a JSON value. Serialized text would hide secrets behind escapes, and redaction could
+/// Redacts a JSON value's strings. Serialized text would hide secrets behind escapes, and redaction could
 /// break numbers.
 pub(crate) fn redact_json(value: &mut Value) {
     redactor().redact_document(value);

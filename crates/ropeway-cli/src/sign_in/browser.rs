@@ -1,4 +1,4 @@
-//! Opens a URL in the browser of the user.
+//! Opens a URL in the user's browser.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,7 +16,7 @@ const START: &str = "( \"$@\" </dev/null >/dev/null 2>&1 || echo failed ) &";
 pub(crate) struct BrowserEnvironment<F>(F);
 
 impl BrowserEnvironment<fn(&str) -> Option<OsString>> {
-    /// Reads the environment of this process.
+    /// Reads this process's environment.
     pub(crate) fn of_process() -> Self {
         Self(|name| std::env::var_os(name))
     }
@@ -61,7 +61,7 @@ impl<F: Fn(&str) -> Option<OsString>> BrowserEnvironment<F> {
     }
 }
 
-/// Appends a URL to a command, or puts it in the place of `%s`.
+/// Appends a URL to a command, or replaces `%s` with it.
 fn with_url(command: &[String], url: &Url) -> Vec<String> {
     let mut words: Vec<String> = command.iter().map(|word| word.replace("%s", url.as_str())).collect();
     if words == command {
@@ -86,7 +86,7 @@ impl OpenedBrowser {
     }
 }
 
-/// Starts a browser. It is not a child of this process, and stays open when the command ends.
+/// Starts a browser. It is not a child process, and stays open when the command ends.
 pub(crate) async fn open(command: &[String], url: &Url) -> io::Result<OpenedBrowser> {
     let _orphaned = OrphanGuard::begin();
     let mut shell = Command::new("/bin/sh");
@@ -99,7 +99,7 @@ pub(crate) async fn open(command: &[String], url: &Url) -> io::Result<OpenedBrow
     Ok(OpenedBrowser(output))
 }
 
-/// Lets init adopt orphans while it lives. This process adopts them otherwise, and ends them with itself.
+/// Lets init adopt orphans while it lives. Otherwise this process adopts them, and they end with it.
 struct OrphanGuard(bool);
 
 impl OrphanGuard {
@@ -119,7 +119,7 @@ impl Drop for OrphanGuard {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
         if self.0 {
-            // It was possible before.
+            // This process was a subreaper before.
             let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         }
     }

@@ -1,5 +1,4 @@
-//! The loopback listener that receives the callback of a sign-in
-//! ([RFC 8252](https://www.rfc-editor.org/rfc/rfc8252#section-7.3)).
+//! The loopback listener for a sign-in's callback ([RFC 8252](https://www.rfc-editor.org/rfc/rfc8252#section-7.3)).
 //!
 //! Any program and any web page on this machine can send requests to it, so each is bounded and judged by itself.
 
@@ -18,16 +17,21 @@ use super::callback_request::{CALLBACK_PATH, Classified, ExpectedCallback, MAX_H
 use super::page::Page;
 use crate::failure::Failure;
 
-/// Time limit of one connection.
+/// Time limit per connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum open connections. A further one closes the oldest, so that idle connections cannot keep the callback out.
+/// Maximum open connections. Another one closes the oldest, so that idle connections cannot keep the callback out.
 const MAX_CONNECTIONS: usize = 32;
 
 /// Wait after an accept error, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens on 127.0.0.1 for the callback of one sign-in.
+/// Listens on 127.0.0.1 for a sign-in's callback.
+///
+/// The sign-in flow owns it and drives it: connections are accepted only while [`callback`](Self::callback) or
+/// [`ReceivedCallback::during`] is polled, so no lock is needed. Each connection has its own task in `connections`,
+/// limited by [`CONNECTION_TIMEOUT`]. `open` holds the tasks' abort handles, oldest first, for the limit
+/// [`MAX_CONNECTIONS`]. Dropping the listener closes the port and aborts all connections.
 pub(crate) struct CallbackListener {
     listener: TcpListener,
     port: u16,
@@ -36,7 +40,7 @@ pub(crate) struct CallbackListener {
 }
 
 impl CallbackListener {
-    /// Binds this port of 127.0.0.1, or a free one.
+    /// Binds this port on 127.0.0.1, or a free one.
     pub(crate) async fn bind(port: Option<u16>) -> Result<Self, Failure> {
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0))).await;
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
@@ -88,7 +92,8 @@ impl CallbackListener {
     }
 }
 
-/// A port of 127.0.0.1 on which nothing listens, and which other programs cannot bind meanwhile.
+/// A port on 127.0.0.1 on which nothing listens, and which other programs cannot bind meanwhile. Dropping it frees
+/// the port.
 pub(crate) struct ReservedPort {
     _socket: TcpSocket,
     port: u16,
@@ -103,7 +108,7 @@ impl ReservedPort {
             socket.bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0)).into())?;
             Ok(Self { port: socket.local_addr()?.port(), _socket: socket })
         };
-        // Connections of an earlier sign-in may still hold a fixed port.
+        // Connections from an earlier sign-in may still hold a fixed port.
         let bound = bind(false).or_else(|error| if port.is_some() { bind(true) } else { Err(error) });
         bound.map_err(|error| bind_failure(port, &error))
     }
@@ -140,7 +145,7 @@ impl ReceivedCallback<'_> {
     }
 }
 
-/// Answers the request of a connection. Returns the callback if it was that.
+/// Answers a connection's request. Returns the callback if it was that.
 async fn handle(mut stream: TcpStream, expected: &ExpectedCallback) -> Option<Url> {
     let Classified { page, callback } = match read_head(&mut stream).await.ok()? {
         Some(head) => expected.classify(&head),
@@ -153,7 +158,7 @@ async fn handle(mut stream: TcpStream, expected: &ExpectedCallback) -> Option<Ur
     callback
 }
 
-/// Reads the head of a request. Returns `None` if it is too large.
+/// Reads a request's head. Returns `None` if it is too large.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     let mut piece = [0; 4096];

@@ -6,10 +6,10 @@ use url::Url;
 
 use super::page::Page;
 
-/// The path of the redirect URI.
+/// The redirect URI's path.
 pub(super) const CALLBACK_PATH: &str = "/callback";
 
-/// Maximum bytes of a request's head. Codes and states of some servers have several kilobytes.
+/// Maximum request head size in bytes. Some servers send codes and states of several kilobytes.
 pub(super) const MAX_HEAD: usize = 32 << 10;
 
 /// The callback that a listener waits for.
@@ -20,11 +20,11 @@ pub(super) struct ExpectedCallback {
     is_received: AtomicBool,
 }
 
-/// The effect of a request.
+/// How a request is answered, and whether it is the callback.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Classified {
     pub(super) page: Page,
-    /// The URL of the first valid callback.
+    /// The first valid callback's URL.
     pub(super) callback: Option<Url>,
 }
 
@@ -39,7 +39,7 @@ impl ExpectedCallback {
         Self { port, state: state.into(), is_received: AtomicBool::new(false) }
     }
 
-    /// Classifies the head of a request. Only the first `GET` of the redirect URI with the right `Host` and `state` is the
+    /// Classifies a request's head. Only the first `GET` for the redirect URI with the right `Host` and `state` is the
     /// callback; everything else changes nothing.
     pub(super) fn classify(&self, head: &[u8]) -> Classified {
         let Some(request) = Request::parse(head) else { return Page::BadRequest.into() };
@@ -74,7 +74,7 @@ pub(super) fn has_state(url: &Url, state: &str) -> bool {
     states.next().is_some_and(|(_, value)| value == state) && states.next().is_none()
 }
 
-/// The parts of a request that matter.
+/// The request parts that matter.
 struct Request<'a> {
     method: &'a str,
     target: &'a str,

@@ -17,13 +17,13 @@ use crate::terminal::text::{clean_line, escape_invisible};
 
 const STRONG: Style = Style::new().bold();
 
-/// How long a person may take, unless `--timeout` is given.
+/// Time limit for the user, unless `--timeout` is given.
 pub(crate) const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Maximum pasted texts that are not the callback.
 const MAX_PASTES: usize = 5;
 
-/// Maximum bytes of a pasted callback.
+/// Maximum pasted callback size in bytes.
 const MAX_PASTE: usize = 64 << 10;
 
 /// How the user signs in.
@@ -77,12 +77,11 @@ impl SignInMethod {
 
 /// A sign-in with the user at the terminal.
 pub(crate) struct SignInFlow<'a> {
-    /// The name of the server, for messages.
+    /// The server's name, for messages.
     pub(crate) name: &'a str,
     pub(crate) method: SignInMethod,
-    /// The status line.
     pub(crate) status: &'a Status,
-    /// A person can be asked to paste a URL.
+    /// The user can be prompted for a URL.
     pub(crate) can_ask: bool,
 }
 
@@ -119,7 +118,7 @@ impl SignInFlow<'_> {
         Ok(credentials)
     }
 
-    /// Waits for the callback of a browser, which is opened with a command.
+    /// Waits for a browser's callback. The browser is opened with a command.
     async fn with_callback(
         &self,
         sign_in: &mut SignIn,
@@ -241,7 +240,7 @@ impl SignInFlow<'_> {
     }
 }
 
-/// Waits for a sign-in, and tells the user if the browser does not open.
+/// Waits for a sign-in, and informs the user if the browser does not open.
 async fn report_failure<T>(opened: Option<OpenedBrowser>, is_wanted: bool, waiting: impl Future<Output = T>) -> T {
     let mut waiting = std::pin::pin!(waiting);
     let note = "could not open a browser; visit the URL yourself, or try `--paste`";

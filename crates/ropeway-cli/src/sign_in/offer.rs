@@ -14,13 +14,13 @@ use crate::terminal::text::{clean_line, cut, escape_invisible};
 
 const NAME: Style = Style::new().bold();
 
-/// Maximum columns of the scopes that are shown.
+/// Maximum scope text width in columns.
 const MAX_SCOPES: usize = 500;
 
 /// A sign-in that the user is asked for, and where the answer goes.
 pub(crate) type SignInQuestion = (Box<SignInRequest>, oneshot::Sender<SignInAnswer>);
 
-/// Sets a handler that passes sign-ins on to `send`. A question without an answer is declined.
+/// Sets a handler that passes sign-ins on to `send`. A sign-in without an answer is declined.
 pub(crate) fn on_sign_in<F, R>(handlers: Handlers, send: F) -> Handlers
 where
     F: Fn(SignInQuestion) -> R + Clone + Send + Sync + 'static,

@@ -1,6 +1,6 @@
-//! The pages that the callback listener answers. They are constant: nothing of a request is repeated in them.
+//! The callback listener's response pages. They are constant: they repeat nothing from a request.
 
-/// A response of the callback listener.
+/// A response from the callback listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
     /// The callback with a code.
@@ -17,7 +17,7 @@ pub(super) enum Page {
     TooLarge,
 }
 
-/// The design of the gateway page. The styles are inline, because a page loads nothing.
+/// The same design as the gateway page. The styles are inline, because a page loads nothing.
 const STYLE: &str = "\
 :root { color-scheme: light dark; font: 14px/1.5 system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif; \
 background: light-dark(#f7f7f5, #16181b); color: light-dark(#1b1d20, #e6e7e9); }
@@ -30,14 +30,14 @@ h1 { margin: 0 0 6px; font-size: 20px; letter-spacing: -.01em; }
 .bad { color: light-dark(#b42318, #ff9086); }
 p { margin: 0; color: light-dark(#5a6068, #a3a9b2); }";
 
-/// The icon of the gateway page.
+/// The same icon as the gateway page.
 const ICON: &str = "\
 <svg width=\"22\" height=\"22\" viewBox=\"0 0 32 32\" aria-hidden=\"true\"><rect width=\"32\" height=\"32\" rx=\"7\" fill=\"#175cd3\"/>\
 <path d=\"M4 12 28 6M16 9v6\" stroke=\"#fff\" stroke-width=\"2.2\" stroke-linecap=\"round\"/>\
 <rect x=\"8.5\" y=\"14\" width=\"15\" height=\"11\" rx=\"3\" fill=\"#fff\"/>\
 <path d=\"M16 14v6M8.5 20h15\" stroke=\"#175cd3\" stroke-width=\"1.6\"/></svg>";
 
-/// Headers of every page. A page loads nothing, is not framed or stored, and keeps its URL to itself.
+/// Headers for every page. A page loads nothing, is not framed or stored, and keeps its URL to itself.
 const HEADERS: &str = "\
 Content-Type: text/html; charset=utf-8\r\n\
 Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\

@@ -1,4 +1,4 @@
-//! The server that a sign-in is for: an entry of the configuration, or a URL.
+//! The server that a sign-in is for: a configuration entry, or a URL.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use crate::failure::Failure;
 /// A server that can be signed in to.
 #[derive(Clone, Debug)]
 pub(crate) struct SignInTarget {
-    /// The alias of the entry, or the host of the URL.
+    /// The entry's alias, or the URL's host.
     pub(crate) name: String,
     pub(crate) url: String,
     auth: Option<ServerAuth>,
     /// A token is configured, so that a sign-in would not be used.
     has_token: bool,
-    /// The argument of `ropeway login`.
+    /// The `ropeway login` argument.
     argument: String,
     source: ServerSource,
 }
@@ -47,7 +47,7 @@ impl SignInTarget {
         })
     }
 
-    /// Creates the target of an HTTP server.
+    /// Creates the target for an HTTP server.
     fn of(config: &ServerConfig, source: &ServerSource) -> Option<Self> {
         let (Transport::Http(server) | Transport::Sse(server)) = &config.transport else { return None };
         let name = config.alias.to_string();
@@ -76,7 +76,7 @@ impl SignInTarget {
         self.is_of(server) && self.account() == account
     }
 
-    /// Returns the target that uses a stored sign-in, or else one of the same server.
+    /// Returns the target that uses a stored sign-in, or else one for the same server.
     pub(crate) fn of_sign_in<'a>(targets: &'a [Self], server: &str, account: Option<&str>) -> Option<&'a Self> {
         let same_server = || targets.iter().find(|target| target.is_of(server));
         targets.iter().find(|target| target.uses_account(server, account)).or_else(same_server)
@@ -95,7 +95,7 @@ impl SignInTarget {
         matches!(&self.auth, Some(ServerAuth::OAuth(settings)) if settings.grant.is_interactive())
     }
 
-    /// Returns the settings of a sign-in. A server without `auth` has the default ones.
+    /// Returns the sign-in settings. A server without `auth` has the default ones.
     pub(crate) fn settings(&self) -> OAuthSettings {
         match &self.auth {
             Some(ServerAuth::OAuth(settings)) => (**settings).clone(),
@@ -140,7 +140,7 @@ fn has_token(server: &HttpServer) -> bool {
     server.bearer.is_some() || server.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
 }
 
-/// Returns the servers of a command, and the one with this alias or URL.
+/// Returns a command's servers, and the one with this alias or URL.
 pub(crate) fn servers_and_entry(
     server: &str,
     config: Option<&Path>,
@@ -160,7 +160,7 @@ pub(crate) fn servers_and_entry(
     }
 }
 
-/// Returns the HTTP servers of the configuration, for commands that only name them. An untrusted project file is not read.
+/// Returns the configuration's HTTP servers, for commands that only name them. An untrusted project file is not read.
 pub(crate) fn configured_targets(
     config: Option<&Path>,
     context: &CommandContext,

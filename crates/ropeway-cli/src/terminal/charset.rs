@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set if the locale is not UTF-8.
+/// Set if the locale is not UTF-8. [`choose`] writes it at startup.
 static IS_PLAIN: AtomicBool = AtomicBool::new(false);
 
-/// Chooses the characters for the locale of this process.
+/// Chooses the characters for this process's locale.
 pub(crate) fn choose() {
     IS_PLAIN.store(!is_utf8(|name| std::env::var(name).ok()), Ordering::Relaxed);
 }
@@ -23,7 +23,7 @@ fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
     locale.is_none_or(|locale| locale.to_ascii_lowercase().replace('-', "").contains("utf8"))
 }
 
-/// Replaces the symbols of this program, if the locale needs it.
+/// Replaces this program's symbols, if the locale needs it.
 pub(crate) fn for_locale(text: &str) -> Cow<'_, str> {
     if is_plain() && !text.is_ascii() { Cow::Owned(plain(text)) } else { Cow::Borrowed(text) }
 }

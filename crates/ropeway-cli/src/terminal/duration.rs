@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Far below the range of `Instant`.
+/// Far below what `Instant` can represent.
 const LONGEST_SECONDS: f64 = 1e9;
 
 /// Parses a duration. A plain number is in seconds.

@@ -7,10 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 
-/// Maximum bytes of a line.
+/// Maximum line size in bytes.
 const MAX_LINE: u64 = 4096;
 
 /// The terminal and its original modes, while echo is off.
+///
+/// Process-wide, because the process may end while [`read_line`] blocks: the signal and watchdog threads then call
+/// [`restore`]. `read_line` fills it before it turns echo off, and calls `restore` itself afterwards. The call that
+/// takes the value restores the modes; later calls do nothing. No lock is held while `read_line` waits for input.
 static SAVED: Mutex<Option<(OwnedFd, Termios)>> = Mutex::new(None);
 
 fn saved() -> MutexGuard<'static, Option<(OwnedFd, Termios)>> {

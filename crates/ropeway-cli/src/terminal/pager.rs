@@ -24,7 +24,15 @@ static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// The terminal settings before the pager started.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Output to page at the end of the command, when no server is running.
+/// Collects long output, which is paged when the command ends and no server is running.
+///
+/// Clones share one text: the command context hands clones to the code that prints, and the text is taken when the
+/// command has ended. The mutex is a std one, held only to append to or take the text, never while a pager runs. Dropping
+/// a pager discards text that was not taken.
+///
+/// The pager process itself is process-wide state. [`show`] blocks its thread and sets `IS_OPEN` for that time; it
+/// records the terminal settings in `BEFORE` first. The signal and watchdog threads only call [`is_open`], [`end`] and
+/// [`restore`]: after `end`, `show` never returns, so that these threads decide the exit code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pager {
     text: Arc<Mutex<String>>,
@@ -63,7 +71,7 @@ pub(crate) fn is_open() -> bool {
     IS_OPEN.load(Ordering::Relaxed)
 }
 
-/// Marks the process as ending, so that its exit code is not that of the pager.
+/// Marks the process as ending: [`show`] does not return, so its caller cannot set another exit code.
 pub(crate) fn end() {
     IS_ENDING.store(true, Ordering::Relaxed);
 }
@@ -72,12 +80,12 @@ pub(crate) fn end() {
 pub(crate) fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let (true, Some(before)) = (is_open(), before) {
-        // Errors of a closed terminal are ignored.
+        // The terminal may be closed.
         let _ = tcsetattr(std::io::stdout(), OptionalActions::Now, &before);
     }
 }
 
-/// Returns the command of the pager for a text that does not fit on the terminal.
+/// Returns the pager's command for a text that does not fit on the terminal.
 pub(crate) fn wanted(text: &str) -> Option<Vec<String>> {
     let stdout = std::io::stdout();
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
@@ -91,13 +99,13 @@ pub(crate) fn wanted(text: &str) -> Option<Vec<String>> {
     words(VARIABLES.iter().find_map(std::env::var_os).map(|named| named.to_string_lossy().into_owned()).as_deref())
 }
 
-/// Returns the number of rows of a text.
+/// Returns how many rows a text takes.
 fn rows(text: &str, width: usize) -> usize {
     let plain = anstream::adapter::strip_str(text).to_string();
     plain.lines().map(|line| columns(line).div_ceil(width.max(1)).max(1)).sum()
 }
 
-/// Splits the command of the pager. An empty command and `cat` disable paging.
+/// Splits the pager's command. An empty command and `cat` disable paging.
 fn words(named: Option<&str>) -> Option<Vec<String>> {
     // Runs without a shell, like `--stdio`.
     let words = shlex::split(named.unwrap_or(USUAL))?;
@@ -109,7 +117,7 @@ pub(crate) fn show(words: &[String], text: &str) -> bool {
     let [program, arguments @ ..] = words else { return false };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped());
-    // The defaults of git: keep colours, and exit if the text fits.
+    // Git's defaults: keep colours, and exit if the text fits.
     for (name, value) in [("LESS", "FRX"), ("LV", "-c")] {
         if std::env::var_os(name).is_none() {
             command.env(name, value);
@@ -132,7 +140,7 @@ pub(crate) fn show(words: &[String], text: &str) -> bool {
             // A pager that exits early does not read the rest.
             let _ = input.write_all(text.as_bytes());
         }
-        // The exit status of the pager does not matter.
+        // The pager's exit status does not matter.
         let _ = pager.wait();
     }
     while IS_ENDING.load(Ordering::Relaxed) {

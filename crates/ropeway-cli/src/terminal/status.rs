@@ -19,10 +19,19 @@ const PLAIN_SPINNER: [&str; 4] = ["|", "/", "-", "\\"];
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const BAR: usize = 20;
 
-/// Maximum bytes kept of a progress message.
+/// Maximum bytes kept from a progress message.
 const LONGEST_MESSAGE: usize = 4 << 10;
 
-/// The status line of a command.
+/// A command's status line.
+///
+/// Clones share the progress and the pause flag, so a progress handler can update the line that another clone draws. Only
+/// [`during`](Self::during) and [`during_labelled`](Self::during_labelled) draw, from the task that awaits them: no
+/// separate task draws, and dropping the future clears the line. The std mutex guards one small value, which is cloned
+/// before drawing, so it is never held across `.await`.
+///
+/// Three flags are process-wide, because a signal or watchdog thread cleans up without a `Status`: `IS_SHOWN` while a line
+/// is on the screen, `IS_OVER` once Ctrl-C has ended the process (no frame is drawn after it), and `IS_KEPT` while the
+/// current line is output to keep.
 #[derive(Clone)]
 pub(crate) struct Status {
     shown: bool,
@@ -51,7 +60,7 @@ impl Status {
         }
     }
 
-    /// Sets the progress of the current step.
+    /// Sets the current step's progress.
     pub(crate) fn progress(&self, mut progress: Progress) {
         if let Some(message) = progress.message.as_mut().filter(|message| message.len() > LONGEST_MESSAGE) {
             message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
@@ -111,7 +120,7 @@ impl Status {
                     if IS_OVER.load(Ordering::Acquire) {
                         continue;
                     }
-                    // Errors of a closed terminal are ignored.
+                    // The terminal may be closed.
                     let _ = write!(std::io::stderr(), "\r\x1b[2K{frame} {line}");
                 }
             }
@@ -131,15 +140,15 @@ static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// Set when the process ends: no more frames are drawn.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Moves the cursor to the start of a line when Ctrl-C ends the process. Clears a status line together with the `^C` of the
-/// terminal, and ends any other line, which may contain output.
+/// Moves the cursor to the start of a line when Ctrl-C ends the process. Clears a status line together with the terminal's
+/// `^C`, and ends any other line, which may contain output.
 pub(crate) fn end_interrupted_line() {
     IS_OVER.store(true, Ordering::Release);
     keep_line(false);
     if IS_SHOWN.load(Ordering::Acquire) {
         clear_line();
     } else if std::io::stderr().is_terminal() {
-        // Errors of a closed terminal are ignored.
+        // The terminal may be closed.
         let _ = std::io::stderr().write_all(b"\n");
     } else if std::io::stdout().is_terminal() {
         let _ = std::io::stdout().write_all(b"\n");
@@ -156,7 +165,7 @@ pub(crate) fn clear_if_shown() {
 /// Clears the current line.
 pub(crate) fn clear_line() {
     if is_visible() {
-        // Errors of a closed terminal are ignored.
+        // The terminal may be closed.
         let _ = write!(std::io::stderr(), "\r\x1b[2K");
     }
 }
@@ -172,7 +181,7 @@ pub(crate) fn keep_line(is_kept: bool) {
 /// Moves the cursor to the start of an empty line when the process ends early.
 pub(crate) fn leave() {
     if IS_KEPT.swap(false, Ordering::Relaxed) {
-        // Errors of a closed terminal are ignored.
+        // The terminal may be closed.
         let _ = writeln!(std::io::stderr());
     } else {
         clear_if_shown();

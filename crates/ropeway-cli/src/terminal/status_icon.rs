@@ -5,7 +5,7 @@ use ropeway_bridge::registry::ServerState;
 
 use crate::terminal::table::Cell;
 
-/// The status of a server or check.
+/// A server's or check's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatusIcon {
     /// Working.
@@ -19,7 +19,7 @@ pub(crate) enum StatusIcon {
 }
 
 impl StatusIcon {
-    /// Returns the icon for the state of a server.
+    /// Returns the icon for a server's state.
     pub(crate) fn for_state(state: &ServerState) -> Self {
         match state {
             ServerState::Ready { .. } => Self::Good,

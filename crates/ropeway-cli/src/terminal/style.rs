@@ -12,7 +12,7 @@ pub(crate) fn warning(words: &str) -> String {
     format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(words))
 }
 
-/// Dims every line of a text.
+/// Dims every line in a text.
 pub(crate) fn faint(text: &str) -> String {
     let line = |line: &str| {
         let words = line.trim_start();

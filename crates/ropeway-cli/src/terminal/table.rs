@@ -1,4 +1,4 @@
-//! Tables of columns that fit into a terminal.
+//! Tables that fit into a terminal.
 
 use anstyle::Style;
 
@@ -9,10 +9,10 @@ const HEADER: Style = Style::new().dimmed();
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// Default minimum width of the last column; other columns shrink first.
+/// Default minimum width for the last column; other columns shrink first.
 const NARROWEST_LAST: usize = 24;
 
-/// Minimum width of other columns.
+/// Minimum width for other columns.
 const NARROWEST: usize = 6;
 
 /// How text in the last column that does not fit is shown.
@@ -24,7 +24,7 @@ pub(crate) enum Overflow {
     Cut,
 }
 
-/// A cell of clean text in one style.
+/// A cell with clean text in one style.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Cell {
     text: String,
@@ -68,7 +68,7 @@ impl Table {
         Self { header, rows: Vec::new(), overflow, narrowest_last: NARROWEST_LAST, optional: Vec::new() }
     }
 
-    /// Sets the minimum width of the last column.
+    /// Sets the last column's minimum width.
     pub(crate) fn with_narrowest_last(mut self, columns: usize) -> Self {
         self.narrowest_last = columns;
         self
@@ -124,7 +124,7 @@ impl Table {
         header.into_iter().chain(&self.rows).map(|row| self.lines(row, &widths, indent)).collect()
     }
 
-    /// Returns the width of each column.
+    /// Returns each column's width.
     fn widths(&self, most: Option<usize>) -> Vec<usize> {
         let count = self.rows.iter().chain([&self.header]).map(Vec::len).max().unwrap_or(0);
         let natural = |column: usize| {

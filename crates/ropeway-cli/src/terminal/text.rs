@@ -14,13 +14,13 @@ use crate::terminal::charset::is_plain;
 /// them over the lines around.
 const MOST_MARKS: usize = 30;
 
-/// Maximum bytes of a grapheme cluster that is one glyph. Terminals show longer chains of emoji one by one.
+/// Maximum bytes in a grapheme cluster that is one glyph. Terminals show longer emoji chains one by one.
 const LONGEST_CLUSTER: usize = 64;
 
-/// Maximum bytes of a control string (OSC, DCS, APC…) that is dropped. Longer and unterminated ones are shown as text.
+/// Maximum bytes in a control string (OSC, DCS, APC…) that is dropped. Longer and unterminated ones are shown as text.
 const LONGEST_STRING: usize = 4096;
 
-/// Minimum columns of wrapped text at any indentation.
+/// Minimum columns for wrapped text at any indentation.
 const NARROWEST: usize = 8;
 
 /// Removes escape sequences, control characters, marks that change the text direction and characters that show nothing. Line breaks
@@ -47,9 +47,9 @@ fn cleaned(text: &str, mut cleaner: Cleaner) -> String {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cleaner {
     place: CleanerState,
-    /// Number of zero-width characters at the end.
+    /// Trailing zero-width characters so far.
     marks: usize,
-    /// The content of an unterminated control string.
+    /// An unterminated control string's content.
     held: String,
     /// The last character that is shown.
     last: Option<char>,
@@ -57,7 +57,7 @@ pub(crate) struct Cleaner {
     escapes_hidden: bool,
 }
 
-/// The parser state at the end of a piece.
+/// The parser state after a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CleanerState {
     #[default]
@@ -143,12 +143,12 @@ impl Cleaner {
         };
     }
 
-    /// Shows the content of an unterminated control string.
+    /// Shows an unterminated control string's content.
     fn release(&mut self, clean: &mut String) {
         std::mem::take(&mut self.held).chars().for_each(|c| self.show(c, clean));
     }
 
-    /// Shows a character, unless it is a control character, changes the text direction or exceeds the maximum of marks.
+    /// Shows a character, unless it is a control character, changes the text direction or exceeds the maximum number of marks.
     fn show(&mut self, c: char, clean: &mut String) {
         if changes_direction(c) || c == BYTE_ORDER_MARK || (c.is_control() && !matches!(c, '\n' | '\t')) {
             return;
@@ -171,9 +171,9 @@ impl Cleaner {
     /// Returns `true` for characters that show nothing, so that different texts would look the same.
     fn is_hidden(&self, c: char) -> bool {
         match c {
-            // They join letters of some scripts, and emoji, but no ASCII characters.
+            // They join letters in some scripts, and emoji, but no ASCII characters.
             '\u{200c}' | '\u{200d}' => self.last.is_none_or(|last| last.is_ascii()),
-            // They name the region of a flag.
+            // They name a flag's region.
             '\u{e0020}'..='\u{e007f}' => {
                 !self.last.is_some_and(|last| matches!(last, '\u{1f3f4}' | '\u{e0020}'..='\u{e007e}'))
             }
@@ -184,7 +184,7 @@ impl Cleaner {
     }
 }
 
-/// Returns the first sentence of a description.
+/// Returns a description's first sentence.
 pub(crate) fn first_sentence(description: &str) -> String {
     let text = clean(description);
     let paragraphs = text.trim().split("\n\n").map(clean_line);
@@ -209,12 +209,12 @@ pub(crate) fn strip_model_prefix(words: &str) -> String {
     words.replace("`mcp_", "`")
 }
 
-/// Returns the width of a line in columns.
+/// Returns a line's width in columns.
 pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() { text.width() } else { clusters(text).map(|(_, columns)| columns).sum() }
 }
 
-/// Returns the grapheme clusters of a text with their widths.
+/// Returns a text's grapheme clusters with their widths.
 pub(crate) fn clusters(text: &str) -> impl DoubleEndedIterator<Item = (&str, usize)> {
     text.graphemes(true).map(|cluster| {
         let columns = match cluster.len() {
@@ -365,8 +365,8 @@ pub(crate) fn fold(text: &str, width: usize, indent: usize) -> String {
     folded
 }
 
-/// Wraps text to a width, each line after `indent` spaces; line breaks and the indentation of lists are kept. A word that is
-/// longer than a line stays whole, since it may be a URL; [`fold`] breaks text that a person decides on.
+/// Wraps text to a width, each line after `indent` spaces; line breaks and list indentation are kept. A word that is longer than
+/// a line stays whole, since it may be a URL; [`fold`] breaks text that a person decides on.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut wrapped = String::new();
     let mut blank = false;
@@ -405,12 +405,12 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     wrapped
 }
 
-/// Formats a number of things: `1 tool`, `2 tools`.
+/// Formats a count with its noun: `1 tool`, `2 tools`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Formats a number of bytes: `812 B`, `12 KB`, `3.4 MB`.
+/// Formats a size in bytes: `812 B`, `12 KB`, `3.4 MB`.
 pub(crate) fn size(bytes: usize) -> String {
     const UNITS: [&str; 3] = ["KB", "MB", "GB"];
     if bytes < 1000 {
@@ -431,7 +431,7 @@ pub(crate) fn width() -> usize {
     terminal_width(&std::io::stdout()).unwrap_or(80)
 }
 
-/// Returns all columns of a terminal, 80 if unknown.
+/// Returns a terminal's columns, 80 if unknown.
 pub(crate) fn screen_columns(stream: &impl AsFd) -> usize {
     terminal_size::terminal_size_of(stream).map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns).max(1))
 }

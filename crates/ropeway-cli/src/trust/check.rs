@@ -35,7 +35,7 @@ pub(crate) enum TrustMode {
 }
 
 impl TrustMode {
-    /// Returns the mode of `--trust` and the value of [`VARIABLE`].
+    /// Returns the mode that `--trust` and [`VARIABLE`]'s value select.
     pub(crate) fn new(option: bool, variable: Option<std::ffi::OsString>) -> Result<Self, Failure> {
         let variable = variable.unwrap_or_default();
         match variable.to_str() {
@@ -90,7 +90,7 @@ pub(crate) fn admit_as(
     Ok(())
 }
 
-/// Returns the summary of the content that was accepted at the path before, if it differs.
+/// Returns the summary for the content accepted at the path before, if it differs.
 pub(crate) fn previous_summary(
     store: &Result<TrustStore, TrustStoreError>,
     path: &Path,
@@ -121,7 +121,7 @@ fn open_or_replace() -> Result<TrustStore, TrustStoreError> {
     }
 }
 
-/// A file of several that the user accepts or declines together.
+/// One of several files that the user accepts or declines together.
 #[derive(Debug)]
 pub(crate) struct TrustSubject<'a> {
     pub(crate) path: &'a Path,
@@ -130,7 +130,7 @@ pub(crate) struct TrustSubject<'a> {
     pub(crate) review: TrustReview,
 }
 
-/// Shows the reviews of several files, with their totals last.
+/// Shows several files' reviews, with their totals last.
 pub(crate) fn show_reviews(subjects: &[TrustSubject<'_>]) {
     let store = TrustStore::open();
     if let Err(error) = &store {
@@ -219,14 +219,14 @@ pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks the user whether to trust this number of files. Anything but yes means no.
+/// Asks the user whether to trust this many files. Anything but yes means no.
 pub(crate) fn ask(count: usize) -> bool {
     // Input typed before the review was shown is not an answer.
     let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
     let files = if count == 1 { "this file" } else { "these files" };
     say(&format!("{HEADING}Trust {files}?{HEADING:#} [y/N] "));
     let mut answer = String::new();
-    // The end of input means no.
+    // End of input means no.
     let read = std::io::stdin().lock().read_line(&mut answer);
     if read.is_ok_and(|length| length == 0) {
         say("\n");
@@ -247,7 +247,7 @@ pub(crate) fn print_warning(words: &str) {
     say(&text.replacen("warning:", &format!("{WARNING}warning:{WARNING:#}"), 1));
 }
 
-/// Decides which later versions of a project file a running command may load.
+/// Decides which later project file versions a running command may load.
 #[derive(Clone, Debug)]
 pub(crate) struct ReloadGuard {
     path: PathBuf,

@@ -1,9 +1,9 @@
-//! Errors of the trust store.
+//! Trust store errors.
 
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// An error of the trust store.
+/// A trust store error.
 #[derive(Debug)]
 pub(crate) enum TrustStoreError {
     /// The user has no state directory.
@@ -12,7 +12,7 @@ pub(crate) enum TrustStoreError {
     Unreadable { path: PathBuf, source: io::Error },
     /// The store is damaged.
     Broken { path: PathBuf, reason: String },
-    /// The store was written by a newer version of ropeway.
+    /// A newer ropeway wrote the store.
     Newer { path: PathBuf, version: u64 },
     /// Another user may have written the store.
     Insecure { path: PathBuf, problem: String },
@@ -20,9 +20,9 @@ pub(crate) enum TrustStoreError {
     Unwritable { path: PathBuf, source: io::Error },
     /// Another process held the lock for too long.
     Locked { path: PathBuf },
-    /// The metadata of the accepted file cannot be read.
+    /// The accepted file's metadata cannot be read.
     Unidentified { path: PathBuf, source: io::Error },
-    /// The path of the accepted file is not UTF-8.
+    /// The accepted file's path is not UTF-8.
     NotText { path: PathBuf },
 }
 

@@ -1,4 +1,4 @@
-//! The review of a project file before it is trusted.
+//! A project file's review before it is trusted.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -19,21 +19,21 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// Minimum columns for the text next to a label; otherwise it starts on the next line.
 const MIN_TEXT_WIDTH: usize = 20;
 
-/// The title of the section for settings that belong to no server.
+/// The section title for settings that belong to no server.
 const FILE_SECTION: &str = "the file";
 
-/// Everything that the user sees of a file before trusting it.
+/// Everything that the user sees before trusting a file.
 #[derive(Debug)]
 pub(crate) struct TrustReview {
     path: PathBuf,
-    /// The commands, URLs and settings of the file.
+    /// The file's commands, URLs and settings.
     pub(crate) summary: TrustSummary,
-    /// Problems of the file itself: owned or writable by other users, or a symbolic link.
+    /// Problems with the file itself: owned or writable by other users, or a symbolic link.
     pub(crate) warnings: Vec<String>,
     counts: ReviewCounts,
 }
 
-/// Totals of the review. They are printed right above the question, where a long review cannot scroll them away.
+/// The review's totals. They are printed right above the question, where a long review cannot scroll them away.
 #[derive(Debug, Default)]
 struct ReviewCounts {
     commands: usize,
@@ -44,7 +44,7 @@ struct ReviewCounts {
 }
 
 impl TrustReview {
-    /// Reviews the text of a file. `beside` are sections about related files, such as a lock file with approvals.
+    /// Reviews a file's text. `beside` are sections about related files, such as a lock file with approvals.
     pub(crate) fn new(path: &Path, text: &str, beside: Vec<Section>) -> Result<Self, Failure> {
         let review = review(text, path).map_err(|error| Failure::config(&error))?;
         Ok(Self::of(path, &review, beside))
@@ -65,8 +65,8 @@ impl TrustReview {
         }
     }
 
-    /// Renders the review. Text of the file is shown completely, with invisible characters escaped, and always indented, so
-    /// that it cannot imitate a line of ropeway.
+    /// Renders the review. The file's text is shown completely, with invisible characters escaped, and always indented, so
+    /// that it cannot imitate ropeway's own lines.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
         let width = width.unwrap_or(usize::MAX);
         let mut text = String::new();
@@ -228,7 +228,7 @@ fn server_section(server: &ServerReview) -> Section {
     section
 }
 
-/// Names the host of a URL, unless the URL plainly starts with it.
+/// Names a URL's host, unless the URL plainly starts with it.
 fn host_fact(url: &str, host: &str) -> Option<Fact> {
     let rest = url.split_once("://").and_then(|(_, rest)| rest.strip_prefix(host));
     let text = if host.contains("${") {
@@ -301,7 +301,7 @@ fn file_warnings(path: &Path, user: u32) -> Vec<String> {
     if let Some(link) = link {
         let target = std::fs::canonicalize(path).unwrap_or_default();
         warnings.push(format!("the file is a symbolic link to `{}`", target.display()));
-        // The mode of a symbolic link is meaningless.
+        // A symbolic link's mode is meaningless.
         warnings
             .extend(ownership_problem(link.uid(), 0, user).map(|problem| format!("the symbolic link is {problem}")));
     }
@@ -316,7 +316,7 @@ fn file_warnings(path: &Path, user: u32) -> Vec<String> {
     for folder in folders {
         let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
         let Ok(metadata) = folder.metadata() else { continue };
-        // In a sticky directory only the owner of a file can replace it.
+        // In a sticky directory only a file's owner can replace it.
         let mode = if metadata.mode() & 0o1000 != 0 { 0 } else { metadata.mode() };
         warnings.extend(
             ownership_problem(metadata.uid(), mode, user)

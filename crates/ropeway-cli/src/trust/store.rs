@@ -18,7 +18,7 @@ use super::summary::TrustSummary;
 use crate::files::file::open_lock;
 use crate::files::user_folders::state_folder;
 
-/// The version of the store's format.
+/// The store's format version.
 const VERSION: u64 = 1;
 
 /// The file in the state directory.
@@ -27,13 +27,19 @@ const FILE: &str = "trust.json";
 /// The file that is locked during changes; the store itself is replaced atomically.
 const LOCK: &str = "trust.lock";
 
-/// Maximum bytes of the store.
+/// Maximum store size in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Time to wait for another process that holds the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The files that the user accepted, by path and content.
+///
+/// The file belongs to all of the user's processes; this value is a snapshot of it. Reading takes no lock, since a
+/// change replaces the whole file. A change locks the directory's lock file, reads the store again, and writes it
+/// before the lock is released, so concurrent processes keep each other's changes; it also refreshes the snapshot. A
+/// process that cannot get the lock within `LOCK_TIMEOUT` fails with [`TrustStoreError::Locked`]. The kernel releases
+/// the lock when the holder drops it or dies.
 #[derive(Debug)]
 pub(crate) struct TrustStore {
     folder: PathBuf,
@@ -43,22 +49,22 @@ pub(crate) struct TrustStore {
 /// One accepted file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TrustRecord {
-    /// The path of the file, with the symbolic links of its directory resolved.
+    /// The file's path, with its directory's symbolic links resolved.
     pub(crate) path: PathBuf,
     /// The target, if `path` is a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<PathBuf>,
-    /// The user id of the owner when the file was accepted.
+    /// The owner's user id when the file was accepted.
     pub(crate) owner: u32,
-    /// The SHA-256 of the content, in hexadecimal digits.
+    /// The content's SHA-256, in hexadecimal digits.
     pub(crate) sha256: String,
-    /// The digest of the content without comments and layout.
+    /// The content's digest without comments and layout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) content: Option<Digest>,
     /// When the file was accepted.
     pub(crate) accepted: String,
-    /// The SHA-256 of a content that the user declined. If no content was accepted, `sha256` is empty: versions that do not
-    /// know this field must not take the record for consent.
+    /// The SHA-256 of declined content. If no content was accepted, `sha256` is empty: versions that do not know this field
+    /// must not take the record for consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) declined: Option<String>,
     /// The review that the user saw.
@@ -67,7 +73,7 @@ pub(crate) struct TrustRecord {
 }
 
 impl TrustRecord {
-    /// Returns the record of a file of which no content was accepted.
+    /// Returns the record for a file without accepted content.
     fn empty(path: &Path) -> Result<Self, TrustStoreError> {
         let identity =
             Identity::of(path).map_err(|source| TrustStoreError::Unidentified { path: path.to_owned(), source })?;
@@ -89,7 +95,7 @@ impl TrustRecord {
     }
 }
 
-/// The file format of the store.
+/// The store's file format.
 #[derive(Serialize, Deserialize)]
 struct StoreDocument {
     version: u64,
@@ -115,10 +121,10 @@ pub(crate) enum TrustStatus<'a> {
     Unknown,
 }
 
-/// The identity of a file.
+/// A file's identity.
 ///
 /// A symbolic link is identified by its own path and its target. Relative paths in a configuration are resolved from the
-/// directory of the link, so a link to an accepted file from another directory could run other programs.
+/// link's directory, so a link to an accepted file from another directory could run other programs.
 struct Identity {
     path: PathBuf,
     target: Option<PathBuf>,
@@ -139,7 +145,7 @@ impl Identity {
     }
 }
 
-/// Resolves the symbolic links of the directory, but not of the file itself.
+/// Resolves the directory's symbolic links, but not the file's own.
 pub(crate) fn location(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let name = path.file_name().ok_or_else(|| io::Error::other("not a file"))?;
@@ -147,7 +153,7 @@ pub(crate) fn location(path: &Path) -> io::Result<PathBuf> {
 }
 
 impl TrustStore {
-    /// Reads the store of this user. A missing store is empty.
+    /// Reads this user's store. A missing store is empty.
     pub(crate) fn open() -> Result<Self, TrustStoreError> {
         Self::open_in(state_folder().ok_or(TrustStoreError::NoFolder)?)
     }
@@ -158,7 +164,7 @@ impl TrustStore {
         Ok(Self { folder, records })
     }
 
-    /// Renames a broken store. Returns an empty store and the new path of the old one.
+    /// Renames a broken store. Returns an empty store and the old one's new path.
     pub(crate) fn replace_broken() -> Result<(Self, PathBuf), TrustStoreError> {
         Self::replace_broken_in(state_folder().ok_or(TrustStoreError::NoFolder)?)
     }
@@ -291,7 +297,7 @@ fn serialize(records: &mut [TrustRecord], largest: u64) -> io::Result<String> {
     Ok(bounded)
 }
 
-/// Reads the records of a store.
+/// Reads a store's records.
 fn read(path: &Path) -> Result<Vec<TrustRecord>, TrustStoreError> {
     let unreadable = |source| TrustStoreError::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {
@@ -344,7 +350,7 @@ fn lock(folder: &Path) -> Result<File, TrustStoreError> {
     }
 }
 
-/// Removes the permissions of all other users.
+/// Removes all other users' permissions.
 fn make_private(path: &Path, mode: u32) -> io::Result<()> {
     let now = std::fs::metadata(path)?.permissions().mode() & 0o777;
     if now & 0o077 != 0 { std::fs::set_permissions(path, Permissions::from_mode(mode)) } else { Ok(()) }

@@ -1,25 +1,25 @@
-//! Summaries of reviewed files, and their differences.
+//! Reviewed files' summaries, and their differences.
 
 use serde::{Deserialize, Serialize};
 
 use super::digest::sha256;
 
-/// Maximum characters of a stored fact.
+/// Maximum stored fact length in characters.
 const MAX_FACT: usize = 2000;
 
-/// Maximum number of stored facts per file.
+/// Maximum stored facts per file.
 const MAX_FACTS: usize = 2000;
 
-/// Maximum bytes of a stored summary, as JSON.
+/// Maximum stored summary size in bytes, as JSON.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Number of bytes that the layout of the store adds to a section or a fact.
+/// Bytes that the store's layout adds to a section or a fact.
 const LAYOUT_BYTES: usize = 128;
 
-/// The title of the section that replaces the facts beyond the limits.
+/// The section title that replaces the facts beyond the limits.
 const REST: &str = "the rest";
 
-/// The review of a file that the user saw. It contains no literal secrets, since it is stored.
+/// The file review that the user saw. It contains no literal secrets, since it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct TrustSummary(pub(crate) Vec<Section>);
@@ -32,7 +32,7 @@ pub(crate) struct Section {
     pub(crate) facts: Vec<Fact>,
 }
 
-/// One statement about a part of a file. Several facts of a section may have the same label.
+/// One statement about a part of a file. Several facts in a section may have the same label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fact {
     /// A verb or a key: "runs".
@@ -115,7 +115,7 @@ impl Fact {
     }
 }
 
-/// Describes how two versions of one section differ.
+/// Describes how two section versions differ.
 fn differences(old: &Section, new: &Section, changes: &mut Vec<String>) {
     let title = &new.title;
     let mut labels: Vec<&str> = old.facts.iter().chain(&new.facts).map(|fact| fact.label.as_str()).collect();
@@ -138,7 +138,7 @@ fn differences(old: &Section, new: &Section, changes: &mut Vec<String>) {
     }
 }
 
-/// Shortens a text and adds the number of hidden characters and a digest of the whole.
+/// Shortens a text and adds the hidden character count and a digest for the whole text.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_FACT) {
         None => text.to_owned(),
@@ -149,14 +149,14 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Returns half of the SHA-256 of a text, in hexadecimal digits.
+/// Returns half of a text's SHA-256, in hexadecimal digits.
 fn digest(text: &str) -> String {
     let mut digest = sha256(text);
     digest.truncate(32);
     digest
 }
 
-/// Returns the number of bytes that a text takes in JSON.
+/// Returns how many bytes a text takes in JSON.
 fn size(text: &str) -> usize {
     let escaped = |c: char| match c {
         '"' | '\\' => 2,

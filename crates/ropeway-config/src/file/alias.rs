@@ -1,3 +1,3 @@
-//! The rules for aliases of servers.
+//! The rules for server aliases.
 
 pub(super) use crate::settings::alias::{MAX_ALIAS, sanitize_alias};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_core::secret::Secret;
 
-/// Maximum time of all calls for one configuration. A user may have to unlock a vault.
+/// Maximum total time for all calls per configuration. A user may have to unlock a vault.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 type Function = dyn Fn(&str) -> Option<Secret> + Send + Sync;
@@ -27,7 +27,7 @@ impl SecretCallback {
     }
 }
 
-/// The error of a call.
+/// Error from a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CallbackError {
     #[error("secrets callback panicked")]
@@ -71,7 +71,7 @@ impl CallbackRunner {
         Self { callback: callback.clone(), known: RefCell::default(), worker: RefCell::new(Worker::Idle), remaining }
     }
 
-    /// Returns the secret of this name, if the callback has one.
+    /// Returns the secret with this name, if the callback has one.
     pub(super) fn get(&self, name: &str) -> CallbackResult {
         if let Some(known) = self.known.borrow().get(name) {
             return known.clone();

@@ -1,4 +1,4 @@
-//! Warnings about keys of a connection that are valid, but likely mistakes.
+//! Warnings about connection keys that are valid, but likely mistakes.
 
 use super::node::{Entry, Node, NodeKind};
 use super::raw::{RawServer, RawTransport};
@@ -56,7 +56,7 @@ fn is_empty(value: &Node) -> bool {
     }
 }
 
-/// Returns the program if the text is a command line. The path of a program may contain spaces.
+/// Returns the program if the text is a command line. A program's path may contain spaces.
 fn program_of_line(command: &str) -> Option<&str> {
     let mut words = command.split_whitespace();
     let program = words.next()?;

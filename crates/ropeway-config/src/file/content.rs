@@ -1,4 +1,4 @@
-//! The digest of a file's content without its comments and layout.
+//! A content digest for a file, without its comments and layout.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::node::{Node, NodeKind};
 use super::problem::ConfigError;
 use ropeway_core::tool::{Digest, Hasher};
 
-/// Returns a digest of the parsed content of a configuration file.
+/// Returns a digest for a configuration file's parsed content.
 ///
 /// Texts that differ only in comments and layout have the same digest. Texts with the same digest at the same path have the same
 /// meaning.
@@ -21,7 +21,7 @@ pub fn content_digest(text: &str, origin: &Path) -> Result<Digest, ConfigError> 
     Ok(hasher.finish())
 }
 
-/// Hashes a node without its position. Parsing bounds the depth of the tree.
+/// Hashes a node without its position. Parsing bounds the tree's depth.
 fn add(hasher: &mut Hasher, node: &Node) {
     match &node.kind {
         NodeKind::Scalar { text, plain } => {

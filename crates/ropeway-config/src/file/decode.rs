@@ -19,13 +19,13 @@ const MAX_LISTED_KEYS: usize = 10;
 /// Maximum estimated bytes that [`decode_all`] reads in all passes over a tree.
 const MAX_READ: usize = 96 << 20;
 
-/// Decodes a tree, or returns its first problem. `base` is the path of the tree in the file.
+/// Decodes a tree, or returns its first problem. `base` is the tree's path in the file.
 pub(super) fn decode<T: DeserializeOwned>(node: &Node, base: &str) -> Result<T, ConfigProblem> {
     T::deserialize(Decoder { node, redacts: false, exact: false })
         .map_err(|error| error.into_problem(node.position, base))
 }
 
-/// Decodes a tree without its invalid parts, and returns all of its problems. The record is `None` if the rest is incomplete.
+/// Decodes a tree without its invalid parts, and returns all problems. The record is `None` if the rest is incomplete.
 ///
 /// Every problem takes another pass over the tree. For a large tree, or one with more than [`MAX_PROBLEMS`], decoding stops
 /// early and returns the problems so far without a record.
@@ -72,7 +72,7 @@ pub(super) fn decode_secrets<T: DeserializeOwned>(node: &Node) -> Result<T, Conf
 
 struct Decoder<'a> {
     node: &'a Node,
-    /// The values may be secrets and are not part of messages.
+    /// The values may be secrets, so messages do not contain them.
     redacts: bool,
     /// Numbers are passed through as JSON and keep their digits.
     exact: bool,
@@ -115,7 +115,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         let is_json = |text: &str| exact && serde_json::from_str::<Number>(text).is_ok();
         let value = match &node.kind {
             NodeKind::Scalar { text, plain: false } => visitor.visit_str(text),
-            // Parses the text instead of the number, which loses the sign of `-0`.
+            // Parses the text instead of the number, which loses the sign in `-0`.
             NodeKind::Scalar { text, plain: true } if is_json(text) => {
                 let mut json = serde_json::Deserializer::from_reader(text.as_bytes());
                 de::Deserializer::deserialize_any(&mut json, visitor).map_err(DecodeError::custom)

@@ -1,4 +1,4 @@
-//! The error of the [decoder](super::decode), which collects the path of a value on its way up.
+//! The [decoder](super::decode) error, which collects a value's path on its way up.
 
 use std::fmt::{self, Display};
 
@@ -12,12 +12,12 @@ use super::problem::{ConfigProblem, in_backticks, nearest, nearest_key, one_of};
 #[derive(Debug)]
 pub(super) struct DecodeError {
     position: Option<Position>,
-    /// The path of the value, last step first.
+    /// The value's path, last step first.
     steps: Vec<PathStep>,
     found: Option<String>,
     expected: Box<str>,
     pub(super) suggestion: Option<Box<str>>,
-    /// The value may be a secret and is not part of messages.
+    /// The value may be a secret, so messages do not contain it.
     redacts: bool,
     /// The unknown or missing key. Boxed to keep the error small.
     pub(super) key: Option<Box<Key>>,
@@ -54,7 +54,7 @@ impl DecodeError {
         self
     }
 
-    /// Marks the error as that of an unknown key.
+    /// Marks the error as an unknown key.
     pub(super) fn of_unknown_key(mut self, key: &str) -> Self {
         self.key = Some(Box::new(Key::Unknown(key.to_owned())));
         self
@@ -70,7 +70,7 @@ impl DecodeError {
         self
     }
 
-    /// Returns the path of the entry to remove before decoding again. Removes whole lists, so that other items keep their index.
+    /// Returns the path to the entry to remove before decoding again. Removes whole lists, so that other items keep their index.
     pub(super) fn invalid_entry(&self) -> Vec<PathStep> {
         let key = match self.key.as_deref() {
             Some(Key::Unknown(key)) => Some(PathStep::Key(key.clone())),

@@ -17,7 +17,7 @@ use super::variables::read_variables;
 use super::{decode, manifest};
 use crate::settings::{CollisionPolicy, LockPolicy};
 
-/// The keys of `config` in a manifest.
+/// The keys below `config` in a manifest.
 const MANIFEST_KEYS: [&str; 10] = [
     "enabled",
     "defaults",
@@ -31,20 +31,20 @@ const MANIFEST_KEYS: [&str; 10] = [
     "gateway",
 ];
 
-/// The keys of a native file.
+/// A native file's top-level keys.
 const KEYS: &[&str] = MANIFEST_KEYS.split_at(1).1;
 
-/// Globs of allowed tools: for all servers, or by alias.
+/// Globs for allowed tools: for all servers, or by alias.
 pub(super) type ToolAllowlist = RawShorthand<Vec<String>, RawMap<Vec<String>>>;
 
-/// The contents of a configuration file, with native keys.
+/// A configuration file's contents, with native keys.
 #[derive(Default)]
 pub(super) struct Document {
     pub(super) servers: Vec<ServerNode>,
     pub(super) is_foreign: bool,
-    /// The prefix of the paths of settings: `config.` in a manifest.
+    /// The prefix for setting paths: `config.` in a manifest.
     pub(super) base: &'static str,
-    /// The position of `enabled: false` in a manifest.
+    /// Where a manifest has `enabled: false`.
     pub(super) disabled_at: Option<Position>,
     pub(super) warnings: Vec<String>,
     pub(super) problems: Vec<ConfigProblem>,
@@ -53,7 +53,7 @@ pub(super) struct Document {
     /// The aliases in `enabled_servers`.
     enabled: Option<HashSet<String>>,
     pub(super) tool_allowlist: Option<(ToolAllowlist, Node)>,
-    /// The index of each alias in `tool_allowlist`.
+    /// Each alias's index in `tool_allowlist`.
     allowlist_index: HashMap<String, usize>,
     pub(super) collisions: Option<CollisionPolicy>,
     pub(super) lock: Option<LockPolicy>,
@@ -68,7 +68,7 @@ impl Document {
         let collections = manifest::collections(&tree);
         let translation = foreign::translate(&tree);
         let has_list = matches!(tree.get("servers"), Some(Node { kind: NodeKind::List(_), .. }));
-        // Only one of the collections would be used.
+        // Only one collection would be used.
         let conflict = match (&collections[..], &translation) {
             ([(key, _), ..], _) if has_list => {
                 Some(("servers", format!("`servers` conflicts with `{key}`; keep one of them")))
@@ -111,7 +111,7 @@ impl Document {
             document.problems.extend(problems);
         }
         let config = tree.get("config");
-        // With `services.mcp`, `config` may contain the settings of other programs.
+        // With `services.mcp`, `config` may contain other programs' settings.
         let is_native = config.is_some_and(|config| config.get("servers").is_some());
         let settings = config.map(Node::entries).unwrap_or_default();
         if let Err(problem) = check_key_count(settings) {
@@ -152,12 +152,12 @@ impl Document {
         document
     }
 
-    /// Returns `true` if the number of problems exceeds the reported maximum.
+    /// Returns `true` if there are more problems than are reported.
     fn is_full(&self) -> bool {
         self.problems.len() > MAX_PROBLEMS
     }
 
-    /// Reads the key `enabled` of a manifest.
+    /// Reads a manifest's `enabled` key.
     fn read_enabled(&mut self, value: &Node, path: &str) {
         if self.decode_setting(value, path) == Some(false) {
             self.disabled_at = Some(value.position);
@@ -190,7 +190,7 @@ impl Document {
         document
     }
 
-    /// Reads a setting of the file as a whole. A key without a value has no effect.
+    /// Reads a file-level setting. A key without a value has no effect.
     fn read_setting(&mut self, key: &str, value: Node) {
         let path = format!("{}{key}", self.base);
         match key {
@@ -290,12 +290,12 @@ impl Document {
         }
     }
 
-    /// Decodes a server with the defaults of the file.
+    /// Decodes a server with the file's defaults.
     pub(super) fn decode(&self, server: &ServerNode) -> (Option<RawServer>, Vec<ConfigProblem>) {
         decode::decode_all(&self.with_defaults(&server.node), &server.path)
     }
 
-    /// Adds the defaults of the file to the entry of a server.
+    /// Adds the file's defaults to a server's entry.
     pub(super) fn with_defaults(&self, node: &Node) -> Node {
         match &self.defaults {
             Some(defaults) if node.is_map() => node.clone().merge_over(defaults),
@@ -303,12 +303,12 @@ impl Document {
         }
     }
 
-    /// Returns `false` for a server that `enabled` or `enabled_servers` of the file disables.
+    /// Returns `false` for a server that the file's `enabled` or `enabled_servers` disables.
     pub(super) fn enables(&self, alias: &str) -> bool {
         self.disabled_at.is_none() && self.enabled.as_ref().is_none_or(|enabled| enabled.contains(alias))
     }
 
-    /// Returns the globs of the file's `tool_allowlist` for a server.
+    /// Returns the globs for a server in the file's `tool_allowlist`.
     pub(super) fn allowlist(&self, alias: &str) -> Option<&[String]> {
         match &self.tool_allowlist.as_ref()?.0 {
             RawShorthand::Short(globs) => Some(globs),

@@ -7,16 +7,16 @@ use super::problem::{ConfigError, ConfigProblem};
 use super::tree_checks::empty_file;
 use super::{json, toml, yaml};
 
-/// Maximum bytes of a YAML or TOML file.
+/// Maximum YAML or TOML file size in bytes.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Maximum bytes of a JSON file, in which other clients store other data. JSON has no aliases that expand.
+/// Maximum JSON file size in bytes. Other clients store other data in such files. JSON has no aliases that expand.
 const MAX_JSON_BYTES: usize = 64 << 20;
 
-/// Maximum servers of a file.
+/// Maximum servers per file.
 pub(super) const MAX_SERVERS: usize = 10_000;
 
-/// Returns the maximum bytes of a file, by its extension.
+/// Returns the maximum file size in bytes, by extension.
 pub(super) fn max_bytes(path: &Path) -> usize {
     if Format::of(path, "") == Format::Json { MAX_JSON_BYTES } else { MAX_BYTES }
 }
@@ -45,7 +45,7 @@ impl Format {
     }
 }
 
-/// Parses the text of the file `origin`.
+/// Parses text from the file `origin`.
 pub(super) fn parse_tree(text: &str, origin: &Path) -> Result<Node, ConfigError> {
     let fail = |problem| ConfigError::new(origin, vec![problem]);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -66,7 +66,7 @@ pub(super) fn parse_tree(text: &str, origin: &Path) -> Result<Node, ConfigError>
     Ok(tree)
 }
 
-/// Rejects a file with too many servers, before any of them is processed.
+/// Rejects a file with too many servers, before any server is processed.
 fn check_server_count(tree: &Node) -> Result<(), ConfigProblem> {
     const PATHS: [&[&str]; 8] = [
         &["servers"],

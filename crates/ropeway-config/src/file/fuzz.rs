@@ -1,4 +1,4 @@
-//! Invariants of the parsers of this module for any input, for the fuzz targets.
+//! Invariants that this module's parsers keep for any input, for the fuzz targets.
 
 use std::path::Path;
 
@@ -66,7 +66,8 @@ pub fn toml_file(data: &[u8]) {
     file(&String::from_utf8_lossy(data), "config.toml");
 }
 
-/// Reads a file as native and as foreign. Problems are at positions of the text, and imported servers survive writing and reading.
+/// Reads a file as native and as foreign. Problems are at positions in the text, and imported servers survive writing
+/// and reading.
 fn file(text: &str, name: &str) {
     let origin = Path::new(FOLDER).join(name);
     let secrets = Secrets::from_map([("A", "value of a"), ("HOME", FOLDER)]);
@@ -95,7 +96,7 @@ fn file(text: &str, name: &str) {
     }
 }
 
-/// Checks that every problem is at a position of the text, or concerns the whole file.
+/// Checks that every problem is at a position in the text, or concerns the whole file.
 fn check(error: &ConfigError, text: &str) {
     assert!(!error.problems.is_empty(), "an error without a problem");
     // A carriage return ends a line in YAML but not in JSON.
@@ -136,7 +137,7 @@ fn is_same(node: &Node, value: &Value) -> bool {
     }
 }
 
-/// Reads lines of `NAME=value`. Problems are at lines of the text, and values survive quoting.
+/// Reads `NAME=value` lines. Problems are at lines in the text, and values survive quoting.
 pub fn dotenv(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Dotenv { variables: read, problems, .. } = parse_dotenv(&text);

@@ -5,17 +5,17 @@ use std::collections::HashSet;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// Maximum bytes of a glob. The regular expression of a much longer one fails to compile.
+/// Maximum glob length in bytes. The regular expression for a much longer one fails to compile.
 const MAX_GLOB_BYTES: usize = 1024;
 
-/// Maximum different globs of a file.
+/// Maximum different globs per file.
 const MAX_GLOBS: usize = 20_000;
 
 /// A compiled glob with `*`, `?`, `[ab]`, `{one,two}`, and `\` to escape a character.
 #[derive(Clone, Debug)]
 pub struct Glob(GlobMatcher);
 
-/// The error of an invalid glob.
+/// Error returned for an invalid glob.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.kind())]
 pub struct GlobError(globset::Error);
@@ -39,7 +39,7 @@ pub(super) fn escape(text: &str) -> String {
     globset::escape(text).replace('\\', "\\\\")
 }
 
-/// Validates the globs of a file. Compiles each only once, however many servers use it.
+/// Validates a file's globs. Compiles each only once, however many servers use it.
 #[derive(Default)]
 pub(super) struct GlobChecker {
     valid: RefCell<HashSet<String>>,

@@ -1,4 +1,4 @@
-//! Import of servers from other clients' files and from manifests.
+//! Imports servers from other clients' files and from manifests.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use super::secrets::Secrets;
 use super::{decode, manifest};
 use crate::settings::Config;
 
-/// The servers of another client's file.
+/// The servers in another client's file.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ForeignConfig {
-    /// The servers, in the order of the file.
+    /// The servers, in file order.
     pub servers: Vec<ForeignServer>,
     /// Warnings about servers and settings that cannot be imported.
     pub warnings: Vec<String>,
@@ -25,24 +25,23 @@ pub struct ForeignConfig {
     pub without_workspace: Vec<String>,
 }
 
-/// A server of another client's file.
+/// A server in another client's file.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ForeignServer {
     /// The server with native keys. References to secrets are kept.
     pub server: RawServer,
-    /// Comments for the user, such as the descriptions of required variables.
+    /// Comments for the user, such as descriptions for required variables.
     pub notes: Vec<String>,
-    /// The project directory that the server belongs to, in a file with the servers of several projects, such as that of
-    /// Claude Code.
+    /// The project directory that the server belongs to, in a file with servers for several projects, such as Claude Code's.
     pub project: Option<PathBuf>,
 }
 
-/// Reads the servers of another client's file, for writing them to a native file.
+/// Reads the servers from another client's file, for writing them to a native file.
 ///
-/// Paths become absolute. Invalid servers are skipped with a warning. The settings of a manifest are copied to each of its servers.
+/// Paths become absolute. Invalid servers are skipped with a warning. A manifest's settings are copied to each server.
 ///
-/// `${workspaceFolder}` is replaced by the directory of the file, or by the project directory of a file such as `.vscode/mcp.json`.
+/// `${workspaceFolder}` is replaced by the file's directory, or by the project directory for a file such as `.vscode/mcp.json`.
 /// [`read_foreign_in`] takes the directory as an argument.
 ///
 /// # Errors
@@ -52,9 +51,9 @@ pub fn read_foreign(text: &str, origin: &Path) -> Result<ForeignConfig, ConfigEr
     read_foreign_in(text, origin, Some(workspace(origin)))
 }
 
-/// Reads the servers of another client's file, with this directory for `${workspaceFolder}`.
+/// Reads the servers from another client's file, with this directory for `${workspaceFolder}`.
 ///
-/// Without a directory, as for the user-level file of a client, servers that refer to it are skipped with a warning and listed in
+/// Without a directory, as for a client's user-level file, servers that refer to it are skipped with a warning and listed in
 /// [`ForeignConfig::without_workspace`].
 ///
 /// # Errors
@@ -99,7 +98,7 @@ pub fn is_manifest(text: &str, origin: &Path) -> bool {
     parse_tree(text, origin).is_ok_and(|tree| !manifest::collections(&tree).is_empty())
 }
 
-/// Returns the servers of a valid manifest, each with the settings of the file.
+/// Returns a valid manifest's servers, each with the file's settings.
 fn read_manifest(document: Document, origin: &Path, folder: Option<&Path>) -> ForeignConfig {
     let mut foreign = ForeignConfig { warnings: document.warnings.clone(), ..ForeignConfig::default() };
     for entry in &document.servers {
@@ -156,7 +155,7 @@ enum Portable {
     NeedsWorkspace(String),
 }
 
-/// Makes a server independent of the location of its file.
+/// Makes a server independent of its file's location.
 fn portable(mut server: RawServer, origin: &Path, workspace: Option<&Path>, inputs: &[(String, String)]) -> Portable {
     let folder = absolute(origin.parent().unwrap_or(Path::new("")));
     let known = workspace.map(absolute);

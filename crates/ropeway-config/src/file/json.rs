@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Node, ConfigProblem> {
     let text = &*json::without_lone_surrogates(text);
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|error| {
         let reason = error.kind().to_string().to_lowercase();
-        // The range of an object that does not end starts at its beginning, far from the mistake.
+        // The range for an object that does not end starts at its beginning, far from the mistake.
         let is_open = reason == "unterminated object" || reason == "unterminated array";
         let at = if is_open { text.trim_end().len() } else { error.range().start };
         ConfigProblem::new(lines.position(at), "", format!("invalid JSON: {reason}"))

@@ -1,4 +1,4 @@
-//! Loading of configuration files.
+//! Loads configuration files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,26 +15,26 @@ use super::secrets::Secrets;
 use crate::settings::Config;
 
 impl Config {
-    /// Loads a `ropeway.yaml`, a manifest, or the file of another client.
+    /// Loads a `ropeway.yaml`, a manifest, or another client's file.
     ///
-    /// Resolves all `${NAME}` and `${file:…}` references of the file, and reads the `.env` next to it. The caller decides whether the
-    /// file is trusted: a `Bridge` runs its commands and sends the values to its URLs. To show an untrusted file to a user first,
-    /// read it with [`read_text`], show its [`review`](super::review()), and [`parse`](Self::parse) the same text.
+    /// Resolves all `${NAME}` and `${file:…}` references in the file, and reads the `.env` next to it. The caller decides whether
+    /// the file is trusted: a `Bridge` runs its commands and sends the values to its URLs. To show an untrusted file to a user
+    /// first, read it with [`read_text`], show its [`review`](super::review()), and [`parse`](Self::parse) the same text.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read or is invalid. The error contains all problems of the file, up to a limit.
+    /// Fails if the file cannot be read or is invalid. The error contains all problems in the file, up to a limit.
     pub fn load(path: &Path, secrets: &Secrets) -> Result<Self, ConfigError> {
         Self::parse(&read_text(path)?, path, secrets)
     }
 
-    /// Parses the text of the file `origin`, which does not have to exist.
+    /// Parses text as the file `origin`, which does not have to exist.
     ///
     /// Like [`load`](Self::load), this reads the files that the text refers to, except with [`Secrets::unread`].
     ///
     /// # Errors
     ///
-    /// Fails if the text is invalid. The error contains all problems of the text, up to a limit.
+    /// Fails if the text is invalid. The error contains all problems in the text, up to a limit.
     pub fn parse(text: &str, origin: &Path, secrets: &Secrets) -> Result<Self, ConfigError> {
         let mut document = Document::parse(text, origin)?;
         let folder = origin.parent().unwrap_or(Path::new(""));
@@ -47,7 +47,7 @@ impl Config {
         let workspace = workspace(origin);
         let is_foreign = document.is_foreign;
         let globs = GlobChecker::default();
-        // Other clients start the servers of a file such as `.vscode/mcp.json` in the project.
+        // Other clients start the servers from a file such as `.vscode/mcp.json` in the project.
         let base_dir = existing_dir(if is_foreign { workspace } else { folder });
         let context = ResolveContext { sources: &sources, folder, base_dir, workspace, home, is_foreign, globs };
         let mut config = resolve_document(document, origin, &context)?;
@@ -56,13 +56,13 @@ impl Config {
     }
 }
 
-/// Returns the absolute path of a directory, if it exists.
+/// Returns a directory's absolute path, if it exists.
 fn existing_dir(folder: &Path) -> Option<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     std::path::absolute(folder).ok().filter(|folder| folder.is_dir())
 }
 
-/// Reads the text of a configuration file.
+/// Reads a configuration file's text.
 ///
 /// # Errors
 ///

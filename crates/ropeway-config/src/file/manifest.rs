@@ -1,4 +1,4 @@
-//! The servers of a manifest, with native keys: synonyms, keys under `connection`, and conflicts between them.
+//! A manifest's servers, with native keys: synonyms, keys under `connection`, and conflicts between them.
 
 use std::collections::HashSet;
 
@@ -8,10 +8,10 @@ use super::position::Position;
 use super::problem::{ALIAS_SYNONYMS, ConfigProblem, in_backticks};
 use super::raw::CONNECTION_KEYS;
 
-/// The paths of the servers in a manifest.
+/// Paths to the servers in a manifest.
 const PATHS: [[&str; 2]; 2] = [["config", "servers"], ["services", "mcp"]];
 
-/// Synonyms of native keys, from other clients.
+/// Synonyms for native keys, from other clients.
 const SYNONYMS: [&str; 25] = [
     "bearer_token",
     "bearer_token_env_var",
@@ -40,7 +40,7 @@ const SYNONYMS: [&str; 25] = [
     "workingDirectory",
 ];
 
-/// Returns the lists or maps of servers in a manifest, with their paths. Empty for other files.
+/// Returns the server lists or maps in a manifest, with their paths. Empty for other files.
 pub(super) fn collections(tree: &Node) -> Vec<(String, &Node)> {
     let is_collection = |node: &&Node| !matches!(node.kind, NodeKind::Scalar { .. }) || node.is_null();
     let found = PATHS.into_iter().filter_map(|[outer, inner]| {
@@ -50,7 +50,7 @@ pub(super) fn collections(tree: &Node) -> Vec<(String, &Node)> {
     found.collect()
 }
 
-/// Returns the problem of a file that looks like a manifest, but has no servers where a manifest has them.
+/// Returns the problem with a file that looks like a manifest, but has no servers where a manifest has them.
 pub(super) fn wrong_shape(tree: &Node) -> Option<ConfigProblem> {
     for [outer, inner] in PATHS {
         if let Some(servers) = tree.get(outer).and_then(|outer| outer.get(inner)) {
@@ -65,7 +65,7 @@ pub(super) fn wrong_shape(tree: &Node) -> Option<ConfigProblem> {
 /// Restrictions that are only supported under `config`.
 const CONFIG_RESTRICTIONS: [&str; 3] = ["enabled_servers", "tool_allowlist", "lock"];
 
-/// Restrictions that are only supported in the entry of a server.
+/// Restrictions that are only supported in a server's entry.
 const SERVER_RESTRICTIONS: [&str; 6] =
     ["disabledTools", "disabled_tools", "enabledTools", "enabled_tools", "excludeTools", "includeTools"];
 
@@ -87,7 +87,7 @@ fn misplaced_at(path: &str, Entry { key, position, value }: &Entry) -> Option<Co
         "enabled" if path.is_empty() && key == "enabled" => None,
         "enabled" if !value.is_bool(true) => outside("`config.enabled`".to_owned()),
         "disabled" if !value.is_bool(false) && !value.is_null() => outside("`config.enabled: false`".to_owned()),
-        // Under `services`, it may be the name of a service.
+        // Under `services`, it may be a service name.
         "lock" if !path.is_empty() && value.is_map() => None,
         _ if SERVER_RESTRICTIONS.contains(&key.as_str()) => outside("it in the entry of each server".to_owned()),
         plain => {
@@ -97,7 +97,7 @@ fn misplaced_at(path: &str, Entry { key, position, value }: &Entry) -> Option<Co
     }
 }
 
-/// Returns the servers of a list or map with native keys, and their problems.
+/// Returns the servers in a list or map with native keys, and their problems.
 pub(super) fn servers(path: &str, collection: &Node) -> (Vec<ServerNode>, Vec<ConfigProblem>) {
     let mut servers = Vec::new();
     let mut problems = Vec::new();
@@ -124,7 +124,7 @@ pub(super) fn servers(path: &str, collection: &Node) -> (Vec<ServerNode>, Vec<Co
     (servers, problems)
 }
 
-/// Moves the keys under `connection` of a native entry to the entry itself, and returns their problems.
+/// Moves the keys under `connection` in a native entry to the entry itself, and returns their problems.
 pub(super) fn flatten_connection(server: Node, path: &str) -> (Node, Vec<ConfigProblem>) {
     if server.get("connection").is_none() {
         return (server, Vec::new());
@@ -135,7 +135,7 @@ pub(super) fn flatten_connection(server: Node, path: &str) -> (Node, Vec<ConfigP
     (Node::map(server.position, settings.entries), settings.problems)
 }
 
-/// Translates a server of a manifest. `name` is its key in a map.
+/// Translates a server in a manifest. `name` is its key in a map.
 fn manifest_server(name: Option<(&str, Position)>, server: &Node, path: &str) -> (Node, Vec<ConfigProblem>) {
     let mut settings =
         ManifestServer { path, is_manifest: true, entries: Vec::new(), sources: Vec::new(), problems: Vec::new() };
@@ -144,12 +144,12 @@ fn manifest_server(name: Option<(&str, Position)>, server: &Node, path: &str) ->
     (Node::map(server.position, settings.entries), settings.problems)
 }
 
-/// Collects the native keys of a server.
+/// Collects a server's native keys.
 struct ManifestServer<'a> {
     path: &'a str,
     is_manifest: bool,
     entries: Vec<Entry>,
-    /// The key of each entry in the file.
+    /// Each entry's key in the file.
     sources: Vec<String>,
     problems: Vec<ConfigProblem>,
 }

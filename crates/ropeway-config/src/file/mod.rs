@@ -1,7 +1,7 @@
-//! Configuration files: parsing, validation, resolution of secrets, review, import and editing.
+//! Configuration files: parsing, validation, secret resolution, review, import and editing.
 //!
 //! Parsers ([`yaml`], [`json`], [`toml`]) produce a [`node::Node`] tree with positions. A [`document::Document`] splits
-//! the tree into servers and settings, translating manifests and the files of other clients to native keys on the way.
+//! the tree into servers and settings, translating manifests and other clients' files to native keys on the way.
 //! [`resolve`] turns the decoded [`raw`] records into settings, with references replaced by their values.
 
 mod alias;

@@ -1,4 +1,4 @@
-//! The tree of a configuration file: the same for every format, with a position for each value.
+//! A configuration file's tree: the same for every format, with a position for each value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use super::position::Position;
 use super::problem::in_backticks;
 
-/// The estimated bytes of a node without its text.
+/// A node's estimated bytes without its text.
 const OVERHEAD: usize = 32;
 
-/// Maximum characters of a key in a path.
+/// Maximum characters per key in a path.
 const MAX_KEY_SHOWN: usize = 100;
 
 /// A value.
@@ -19,7 +19,7 @@ pub(super) struct Node {
     pub(super) kind: NodeKind,
 }
 
-/// The type and the content of a value.
+/// A value's type and content.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NodeKind {
     /// A scalar. A plain one is written without quotes and may be a number, a boolean or null.
@@ -28,7 +28,7 @@ pub(super) enum NodeKind {
         plain: bool,
     },
     List(Vec<Node>),
-    /// The entries in the order of the file.
+    /// The entries in file order.
     Map(Vec<Entry>),
 }
 
@@ -40,24 +40,24 @@ pub(super) struct Entry {
     pub(super) value: Node,
 }
 
-/// The entry of a server, with native keys.
+/// A server's entry, with native keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ServerNode {
-    /// The path of the entry in the file.
+    /// The entry's path in the file.
     pub(super) path: String,
     pub(super) node: Node,
-    /// The directory of the project that the server belongs to, in a file with several projects.
+    /// The project directory that the server belongs to, in a file with several projects.
     pub(super) project: Option<String>,
     /// The first unsupported key that prevents the server from being started.
     pub(super) unsupported: Option<UnsupportedKey>,
 }
 
-/// An unsupported key of another client that restricts or authenticates.
+/// Another client's unsupported key that restricts or authenticates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnsupportedKey {
     pub(super) key: String,
     pub(super) position: Position,
-    /// The predicate of a sentence whose subject is the key.
+    /// The predicate for a sentence whose subject is the key.
     pub(super) reason: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for UnsupportedKey {
     }
 }
 
-/// The value of a scalar without quotes.
+/// An unquoted scalar's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum PlainScalar {
     Null,
@@ -79,7 +79,7 @@ pub(super) enum PlainScalar {
     String,
 }
 
-/// Parses a scalar without quotes by the core schema of YAML (<https://yaml.org/spec/1.2.2/#103-core-schema>).
+/// Parses an unquoted scalar by YAML's core schema (<https://yaml.org/spec/1.2.2/#103-core-schema>).
 pub(super) fn parse_plain(text: &str) -> PlainScalar {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return PlainScalar::Null,
@@ -123,7 +123,7 @@ impl Node {
         Self { position, kind: NodeKind::Map(entries) }
     }
 
-    /// Returns the text of a scalar other than null.
+    /// Returns a scalar's text, unless it is null.
     pub(super) fn as_str(&self) -> Option<&str> {
         match &self.kind {
             NodeKind::Scalar { text, plain: true } if parse_plain(text) == PlainScalar::Null => None,
@@ -132,7 +132,7 @@ impl Node {
         }
     }
 
-    /// Returns `true` for null, which is also the value of a key without one.
+    /// Returns `true` for null, which is also what a key without a value has.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, plain: true } if parse_plain(text) == PlainScalar::Null)
     }
@@ -142,7 +142,7 @@ impl Node {
         matches!(&self.kind, NodeKind::Scalar { text, plain: true } if parse_plain(text) == PlainScalar::Bool(value))
     }
 
-    /// Returns the entries of a map. Empty for other values.
+    /// Returns a map's entries. Empty for other values.
     pub(super) fn entries(&self) -> &[Entry] {
         match &self.kind {
             NodeKind::Map(entries) => entries,
@@ -150,7 +150,7 @@ impl Node {
         }
     }
 
-    /// Returns the items of a list. Empty for other values.
+    /// Returns a list's items. Empty for other values.
     pub(super) fn items(&self) -> &[Node] {
         match &self.kind {
             NodeKind::List(items) => items,
@@ -158,7 +158,7 @@ impl Node {
         }
     }
 
-    /// Returns the value of a key.
+    /// Returns a key's value.
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    /// Describes the type of the value, which may be a secret.
+    /// Describes only the value's type, since the value may be a secret.
     pub(super) fn describe_kind(&self) -> String {
         match &self.kind {
             NodeKind::Scalar { .. } if !self.is_null() => "a string".to_owned(),
@@ -188,7 +188,7 @@ impl Node {
         }
     }
 
-    /// Removes the entry at a path of keys. Returns `false` if it does not exist.
+    /// Removes the entry at a key path. Returns `false` if it does not exist.
     pub(super) fn remove(&mut self, path: &[PathStep]) -> bool {
         let ([PathStep::Key(key), rest @ ..], NodeKind::Map(entries)) = (path, &mut self.kind) else { return false };
         let Some(at) = entries.iter().position(|entry| entry.key == *key) else { return false };
@@ -199,7 +199,7 @@ impl Node {
         entries[at].value.remove(rest)
     }
 
-    /// Estimates the bytes of a copy of the value, which also bounds the work of reading it.
+    /// Estimates the bytes that a copy takes, which also bounds the work to read the value.
     pub(super) fn estimated_bytes(&self) -> usize {
         OVERHEAD
             + match &self.kind {
@@ -211,7 +211,7 @@ impl Node {
             }
     }
 
-    /// Returns the position of the value at a path, or of its closest existing ancestor.
+    /// Returns the position for the value at a path, or for its closest existing ancestor.
     pub(super) fn position_of(&self, path: &[PathStep]) -> Position {
         let mut node = self;
         for step in path {
@@ -227,7 +227,7 @@ impl Node {
         node.position
     }
 
-    /// Returns this value with the missing keys of maps taken from `below`, recursively.
+    /// Returns this value with keys that its maps lack taken from `below`, recursively.
     pub(super) fn merge_over(self, below: &Node) -> Node {
         match (self.kind, &below.kind) {
             (NodeKind::Map(above), NodeKind::Map(below)) => {
@@ -258,7 +258,7 @@ pub(super) enum PathStep {
     Index(usize),
 }
 
-/// Returns `true` if the value of this key may contain a secret.
+/// Returns `true` if this key's value may contain a secret.
 pub(super) fn may_hold_secret(key: &str) -> bool {
     matches!(key, "args" | "auth" | "env" | "headers" | "preset" | "url")
 }

@@ -1,6 +1,6 @@
-//! Positions in the text of a file.
+//! Positions in a file's text.
 
-/// Maximum bytes of a line between two known positions.
+/// Maximum bytes between two known positions in a line.
 const STRIDE: usize = 1024;
 
 /// A line and a column, both starting at one. Zero stands for the file as a whole.
@@ -10,7 +10,7 @@ pub(super) struct Position {
     pub(super) column: usize,
 }
 
-/// Converts byte offsets of a text to positions.
+/// Converts byte offsets in a text to positions.
 pub(super) struct LineIndex<'a> {
     text: &'a str,
     /// Byte offsets with their positions: the start of each line, and points within long lines.
@@ -37,7 +37,7 @@ impl<'a> LineIndex<'a> {
         Self { text, known }
     }
 
-    /// Returns the position of a byte offset.
+    /// Returns a byte offset's position.
     pub(super) fn position(&self, at: usize) -> Position {
         let at = self.text.floor_char_boundary(at);
         let after = self.known.partition_point(|(known, _)| *known <= at);

@@ -1,4 +1,4 @@
-//! Problems of a configuration file, with their positions.
+//! Problems in a configuration file, with their positions.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use super::position::Position;
 use ropeway_core::secret::{Redactor, in_arguments};
 use ropeway_core::suggest;
 
-/// Maximum characters of a value in a message.
+/// Maximum characters per value in a message.
 const MAX_SHOWN: usize = 60;
 
-/// Synonyms of `alias` in manifests. The last two may also be display names.
+/// Synonyms for `alias` in manifests. The last two may also be display names.
 pub(super) const ALIAS_SYNONYMS: [&str; 4] = ["serverName", "server_name", "name", "id"];
 
-/// Maximum problems of one error.
+/// Maximum problems per error.
 pub(super) const MAX_PROBLEMS: usize = 100;
 
 /// An invalid configuration file.
@@ -23,9 +23,9 @@ pub(super) const MAX_PROBLEMS: usize = 100;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// The path of the file.
+    /// File path.
     pub file: PathBuf,
-    /// The problems in the order of the file. Empty if the file could not be read.
+    /// The problems in file order. Empty if the file could not be read.
     pub problems: Vec<ConfigProblem>,
     /// Whether the file has more than the 100 problems that are reported.
     pub truncated: bool,
@@ -74,7 +74,7 @@ impl std::error::Error for ConfigError {
     }
 }
 
-/// One problem of a configuration file.
+/// One problem in a configuration file.
 ///
 /// The `Display` output is the path, the [message](Self::message) and the suggestion, without the position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,9 +84,9 @@ pub struct ConfigProblem {
     pub line: usize,
     /// The column, starting at one.
     pub column: usize,
-    /// The path of the value, such as `servers[2].transport`. May be empty.
+    /// The value's path, such as `servers[2].transport`. May be empty.
     pub path: String,
-    /// The invalid value, or a description of the problem such as "unknown key `comand`".
+    /// The invalid value, or a problem description such as "unknown key `comand`".
     pub found: String,
     /// The valid values. Empty if `found` describes the whole problem.
     pub expected: String,
@@ -103,7 +103,7 @@ impl ConfigProblem {
         Self { line, column, path, found, expected: String::new(), suggestion: None, is_mismatch: false }
     }
 
-    /// Creates the problem of a value other than the expected one.
+    /// Creates the problem for a value other than the expected one.
     pub(super) fn mismatch(
         position: Position,
         path: impl Into<String>,
@@ -113,9 +113,9 @@ impl ConfigProblem {
         Self { is_mismatch: true, ..Self::new(position, path, found) }.expecting(expected)
     }
 
-    /// Creates the problem of an unknown key.
+    /// Creates the problem for an unknown key.
     ///
-    /// The message lists the known keys if none of them is similar: a long list would hide the suggestion.
+    /// The message lists the known keys if none is similar: a long list would hide the suggestion.
     pub(super) fn unknown_key<'a>(
         position: Position,
         path: impl Into<String>,
@@ -127,7 +127,7 @@ impl ConfigProblem {
         Self::new(position, path, format!("unknown key {}", in_backticks(key))).expecting(expected).suggest(suggestion)
     }
 
-    /// Creates a problem of the file as a whole.
+    /// Creates a problem with the file as a whole.
     pub(super) fn of_file(message: impl Into<String>) -> Self {
         Self::new(Position::default(), "", message)
     }
@@ -143,7 +143,7 @@ impl ConfigProblem {
         self
     }
 
-    /// Returns the description of the problem without its path and suggestion: "expected a list, found `5`".
+    /// Returns the problem description without its path and suggestion: "expected a list, found `5`".
     pub fn message(&self) -> String {
         let Self { found, expected, .. } = self;
         match (self.is_mismatch, expected.is_empty()) {
@@ -163,7 +163,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// Formats a suggestion as the end of a message. Empty without one.
+/// Formats a suggestion as a message suffix. Empty without one.
 pub(super) fn did_you_mean(suggestion: Option<&str>) -> String {
     suggest::did_you_mean_one_of(suggestion.as_slice()).map(|question| format!(" ({question})")).unwrap_or_default()
 }
@@ -189,7 +189,7 @@ pub(super) fn nearest_key<'a>(key: &str, known: impl IntoIterator<Item = &'a str
     alias.filter(|_| ALIAS_SYNONYMS.contains(&key)).or_else(|| nearest(key, known))
 }
 
-/// Formats a list of choices: "one of `a`, `b`".
+/// Formats choices: "one of `a`, `b`".
 pub(super) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.as_slice() {

@@ -6,21 +6,21 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
     Literal(&'a str),
-    /// The value of a variable, or the default. An input is a value that VS Code prompts for (`${input:NAME}`).
+    /// A variable's value, or the default. An input is a value that VS Code prompts for (`${input:NAME}`).
     Name {
         name: &'a str,
         default: Option<&'a str>,
         is_input: bool,
     },
-    /// The workspace directory of the file.
+    /// The file's workspace directory.
     Workspace,
-    /// The name of the workspace directory.
+    /// The workspace directory's name.
     WorkspaceName,
     /// The home directory.
     Home,
     /// The path separator.
     Separator,
-    /// The contents of a file.
+    /// A file's contents.
     File(&'a str),
 }
 
@@ -125,7 +125,7 @@ pub(super) fn escape(text: &str) -> String {
     if refers { text.replace('$', "$$") } else { text.to_owned() }
 }
 
-/// Returns the workspace directory of a file: its directory, or the parent of a client's directory such as `.vscode`.
+/// Returns a file's workspace directory: its directory, or the directory above a client's directory such as `.vscode`.
 pub(super) fn workspace(origin: &Path) -> &Path {
     let folder = origin.parent().unwrap_or(Path::new(""));
     let is_client = folder

@@ -1,11 +1,11 @@
-//! Reading of regular files with a size limit.
+//! Reads regular files with a size limit.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Maximum bytes of a file with secrets.
+/// Maximum size, in bytes, for a file with secrets.
 const MAX_BYTES: usize = 1 << 20;
 
 /// `O_NONBLOCK`: opening a pipe does not wait for a writer.

@@ -1,4 +1,4 @@
-//! Resolution of a whole configuration file.
+//! Resolves a whole configuration file.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -15,16 +15,16 @@ use super::resolve::{ResolveContext, resolve, resolve_chat, resolve_gateway};
 use crate::settings::{CollisionPolicy, Config, ServerEntry, ServerSettings};
 use ropeway_core::tool::Alias;
 
-/// Maximum bytes of the settings for all servers, after they are copied to each server.
+/// Maximum bytes that the settings for all servers take, after they are copied to each server.
 const MAX_COPIED: usize = 16 << 20;
 
-/// Maximum unknown aliases of a list that get a suggestion.
+/// Maximum unknown aliases per list that get a suggestion.
 const MAX_SUGGESTIONS: usize = 20;
 
 /// Maximum aliases that an unknown one is compared with.
 const MAX_CANDIDATES: usize = 1000;
 
-/// Resolves all servers and settings. The error contains the problems of the whole file.
+/// Resolves all servers and settings. The error contains all problems in the file.
 pub(super) fn resolve_document(
     mut document: Document,
     origin: &Path,
@@ -85,7 +85,7 @@ pub(super) fn resolve_document(
     if problems.is_empty() { Ok(config) } else { Err(ConfigError::new(origin, problems)) }
 }
 
-/// Resolves the servers. Returns the position of each alias, or `None` if there are too many problems to continue.
+/// Resolves the servers. Returns each alias's position, or `None` if there are too many problems to continue.
 fn resolve_servers(
     document: &Document,
     context: &ResolveContext<'_>,
@@ -95,7 +95,7 @@ fn resolve_servers(
     let broken: HashSet<String> = problems.iter().map(|problem| problem.path.clone()).collect();
     let mut aliases: HashMap<String, Position> = HashMap::new();
     for ServerNode { path, node, unsupported, .. } in &document.servers {
-        // The aliases of the remaining servers are unknown, so references to them cannot be checked.
+        // The remaining servers' aliases are unknown, so references to them cannot be checked.
         if problems.len() > MAX_PROBLEMS {
             return None;
         }
@@ -142,7 +142,7 @@ fn resolve_servers(
     Some(aliases)
 }
 
-/// Limits the size of settings for all servers, which are copied to each server.
+/// Limits how large settings for all servers are, since they are copied to each server.
 fn check_copied_bytes(document: &Document) -> Result<(), ConfigProblem> {
     let shared = match &document.tool_allowlist {
         Some((RawShorthand::Short(_), list)) => Some(("tool_allowlist", list)),
@@ -160,7 +160,7 @@ fn check_copied_bytes(document: &Document) -> Result<(), ConfigProblem> {
     Ok(())
 }
 
-/// Checks the `tool_allowlist` of the file.
+/// Checks the file's `tool_allowlist`.
 fn check_allowlist(
     document: &Document,
     aliases: &HashMap<String, Position>,
@@ -206,7 +206,7 @@ fn check_allowlist(
     }
 }
 
-/// The aliases that unknown ones are compared with, for the first unknown aliases of a list.
+/// The aliases that unknown ones are compared with, for the first unknown aliases in a list.
 struct Suggestions<'a> {
     candidates: Vec<&'a str>,
     remaining: usize,
@@ -220,7 +220,7 @@ impl<'a> Suggestions<'a> {
         Self { candidates, remaining: MAX_SUGGESTIONS }
     }
 
-    /// Creates the problem of an unknown alias.
+    /// Creates the problem for an unknown alias.
     fn unknown_server(&mut self, position: Position, path: String, name: &str) -> ConfigProblem {
         let problem = ConfigProblem::new(position, path, format!("unknown server {}", in_backticks(name)));
         if self.remaining == 0 {
@@ -231,7 +231,7 @@ impl<'a> Suggestions<'a> {
     }
 }
 
-/// Creates the entry of a server that is not started because of an unsupported key.
+/// Creates the entry for a server that an unsupported key keeps from starting.
 fn invalid_server(raw: &RawServer, reason: String) -> ServerEntry {
     let mut entry = ServerEntry::with_settings(raw.alias.as_str(), ServerSettings::Invalid { reason });
     entry.enabled = raw.enabled.unwrap_or(true);

@@ -1,4 +1,4 @@
-//! The secret values of a configuration, collected while it is resolved.
+//! A configuration's secret values, collected while it is resolved.
 //!
 //! [`ServerConfig::secrets`](crate::ServerConfig::secrets) finds likely secrets in the settings themselves.
 
@@ -15,7 +15,7 @@ const COMMON_WORDS: [&str; 8] = ["true", "false", "none", "null", "bearer", "bas
 pub(super) struct SecretValues(Vec<Secret>);
 
 impl SecretValues {
-    /// Adds the value of a reference.
+    /// Adds a reference's value.
     pub(super) fn add(&mut self, value: &str) {
         if !COMMON_WORDS.contains(&value.to_lowercase().as_str()) {
             self.0.push(Secret::new(value));

@@ -1,4 +1,4 @@
-//! The sources of values for `${NAME}` references.
+//! The sources that provide values for `${NAME}` references.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,11 +11,11 @@ use super::regular_file;
 use super::variables::{Dotenv, is_not_found, read_dotenv, read_variables};
 use ropeway_core::secret::Secret;
 
-/// The sources of values for `${NAME}` references.
+/// The sources that provide values for `${NAME}` references.
 ///
 /// The first source with a value wins, in this order: values from code ([`with`](Self::with)), the callback
 /// ([`from_fn`](Self::from_fn)), the environment, the file whose path is in the variable `NAME_FILE`, the `.env` file next to the
-/// configuration file, and files with secrets. Values of all sources are redacted in logs, events and errors.
+/// configuration file, and files with secrets. Values from all sources are redacted in logs, events and errors.
 #[derive(Clone, Default)]
 pub struct Secrets {
     code: BTreeMap<String, Secret>,
@@ -26,22 +26,22 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Creates sources with the environment of this process.
+    /// Creates sources with this process's environment.
     pub fn from_env() -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         Self::from_map(std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))))
     }
 
-    /// Creates sources with a callback that returns secrets by name, and the environment of this process.
+    /// Creates sources with a callback that returns secrets by name, and this process's environment.
     ///
     /// The callback is called while a configuration is read ([`Config::load`](crate::Config::load),
     /// `Bridge::watch`), once for each name that the configuration refers to and that
     /// [`with`](Self::with) does not set. If it returns `None`, the other sources are used.
     ///
-    /// The callback runs on its own thread while the reader of the configuration blocks. In asynchronous code, read the configuration
-    /// in `spawn_blocking`; `Bridge::watch` does so. If the callback panics, or takes more than 30
-    /// seconds for all names, reading fails with an error that names the variable, and a bridge that watches the file keeps its
-    /// configuration. A callback that never returns leaks its thread.
+    /// The callback runs on its own thread while the thread that reads the configuration blocks. In asynchronous code, read the
+    /// configuration in `spawn_blocking`; `Bridge::watch` does so. If the callback panics, or takes more than 30 seconds for all
+    /// names, reading fails with an error that names the variable, and a bridge that watches the file keeps its configuration. A
+    /// callback that never returns leaks its thread.
     ///
     /// # Examples
     ///
@@ -95,7 +95,7 @@ impl Secrets {
         Self { environment, ..Self::default() }
     }
 
-    /// Adds a file with secrets: lines of `NAME=value`, or a YAML map. It is read together with a configuration.
+    /// Adds a file with secrets: `NAME=value` lines, or a YAML map. It is read together with a configuration.
     #[must_use]
     pub fn with_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.files.push(path.into());
@@ -109,7 +109,7 @@ impl Secrets {
         self
     }
 
-    /// Reads the files. `named` holds the variables of the configuration's own `secrets_file`.
+    /// Reads the files. `named` holds the variables from the configuration's own `secrets_file`.
     pub(super) fn open(
         &self,
         folder: &Path,
@@ -142,7 +142,7 @@ impl Secrets {
         Ok(sources)
     }
 
-    /// Returns the paths of all files that are read for a configuration in this directory, whether or not they exist.
+    /// Returns all paths that are read for a configuration in this directory, whether or not they exist.
     pub(super) fn files(&self, folder: &Path) -> Vec<PathBuf> {
         std::iter::once(folder.join(".env")).chain(self.files.iter().cloned()).collect()
     }
@@ -165,7 +165,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// The error of a source.
+/// Error from a source.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SecretError {
     #[error(transparent)]
@@ -174,7 +174,7 @@ pub(super) enum SecretError {
     File { name: String, source: std::io::Error },
 }
 
-/// The sources with the contents of their files.
+/// The sources with their files' contents.
 #[derive(Default)]
 pub(super) struct SecretSources {
     code: BTreeMap<String, Secret>,
@@ -187,7 +187,7 @@ pub(super) struct SecretSources {
 }
 
 impl SecretSources {
-    /// Returns the value of a name from the first source that has it.
+    /// Returns a name's value from the first source that has it.
     pub(super) fn get(&self, name: &str) -> Result<Option<Secret>, SecretError> {
         if let Some(secret) = self.code.get(name) {
             return Ok(Some(secret.clone()));

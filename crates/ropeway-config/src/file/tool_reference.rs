@@ -1,4 +1,4 @@
-//! The names of tools, arguments and resources in a configuration file, with their positions.
+//! Tool, argument and resource names in a configuration file, with their positions.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::position::Position;
 use super::problem::ConfigError;
 use ropeway_core::tool::Alias;
 
-/// The name of a tool, an argument or a resource in a configuration file.
+/// A tool, argument or resource name in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolReference {
@@ -17,40 +17,40 @@ pub struct ToolReference {
     pub line: usize,
     /// The column, starting at one.
     pub column: usize,
-    /// The path of the name, such as `servers[2].tools.deny[0]`.
+    /// The name's path, such as `servers[2].tools.deny[0]`.
     pub path: String,
     /// The key that contains the name: `allow`, `deny`, `rename`, `describe`, `hide`, `preset`, `provider_options`,
-    /// `tool_allowlist`, `context`, or `allow`, `ask` and `deny` of `chat.tools`.
+    /// `tool_allowlist`, `context`, or `allow`, `ask` and `deny` in `chat.tools`.
     pub key: &'static str,
     /// The name, which may be a glob.
     pub name: String,
-    /// The kind of the name.
+    /// What the name refers to.
     pub kind: ToolReferenceKind,
-    /// The servers that the name applies to, in the order of the file. Empty for the patterns of `chat`, which contain the server.
+    /// The servers that the name applies to, in file order. Empty for `chat` patterns, which contain the server.
     pub servers: Vec<Alias>,
 }
 
-/// The kind of a [`ToolReference`].
+/// What a [`ToolReference`] refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolReferenceKind {
-    /// A glob of the server's own tool names.
+    /// A glob over the server's own tool names.
     Tool,
-    /// An argument of a tool.
+    /// A tool's argument.
     #[non_exhaustive]
     Argument {
-        /// The glob of the server's own tool names.
+        /// The glob over the server's own tool names.
         tool: String,
     },
-    /// A URI of a resource, or a glob of URIs.
+    /// A resource URI, or a glob over URIs.
     Resource,
-    /// A pattern of `chat.tools`, for tools of any server.
+    /// A pattern in `chat.tools`, for tools from any server.
     Pattern,
 }
 
-/// Lists the names of tools, arguments and resources in the text of the file `origin`, in the order of the file.
+/// Lists the tool, argument and resource names in text from the file `origin`, in file order.
 ///
-/// A caller can compare them with the tools of the connected servers.
+/// A caller can compare them with the connected servers' tools.
 ///
 /// # Examples
 ///
@@ -108,7 +108,7 @@ struct References {
 
 impl References {
     fn server(&mut self, node: &Node, path: &str, alias: Option<&str>, is_foreign: bool) {
-        // Files of other clients use other keys, so their paths end at the server.
+        // Other clients' files use other keys, so their paths end at the server.
         let list = |key: &'static str, steps: &[&'static str]| {
             let value = steps.iter().try_fold(node, |node, step| node.get(step))?;
             (!value.items().is_empty()).then(|| (value.clone(), key, steps.to_vec()))
@@ -147,7 +147,7 @@ impl References {
         }
     }
 
-    /// Adds the items of a list.
+    /// Adds a list's items.
     fn list(
         &mut self,
         list: &Node,

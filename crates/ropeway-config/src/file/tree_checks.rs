@@ -1,4 +1,4 @@
-//! Limits and rules that apply to the trees of all file formats.
+//! Limits and rules that apply to trees from all file formats.
 
 use std::collections::HashMap;
 
@@ -6,18 +6,18 @@ use super::node::Entry;
 use super::position::Position;
 use super::problem::{ConfigProblem, in_backticks};
 
-/// Maximum depth of nested lists and maps.
+/// Maximum nesting depth for lists and maps.
 pub(super) const MAX_DEPTH: usize = 100;
 
-/// Maximum keys of a map.
+/// Maximum keys per map.
 const MAX_KEYS: usize = 10_000;
 
-/// Returns the problem of a file without content.
+/// Returns the problem for a file without content.
 pub(super) fn empty_file() -> ConfigProblem {
     ConfigProblem::of_file("file is empty, expected a list of `servers`")
 }
 
-/// Returns the problem of lists and maps that are nested too deeply.
+/// Returns the problem for lists and maps that are nested too deeply.
 pub(super) fn too_deep(position: Position) -> ConfigProblem {
     ConfigProblem::new(position, "", format!("lists and maps are nested more than {MAX_DEPTH} levels deep"))
 }

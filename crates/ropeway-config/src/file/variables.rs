@@ -1,4 +1,4 @@
-//! Files with variables: lines of `NAME=value`, or YAML maps.
+//! Files with variables: `NAME=value` lines, or YAML maps.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -16,7 +16,7 @@ const PUBLIC_VARIABLES: [&str; 14] = [
     "EDITOR",
 ];
 
-/// Maximum bytes of a quoted value, which limits the search for the closing quote.
+/// Maximum bytes in a quoted value, which limits the search for the closing quote.
 const MAX_QUOTED: usize = 64 << 10;
 
 /// Returns `true` for common variables whose values are not secret.
@@ -24,12 +24,12 @@ pub(super) fn is_public_variable(name: &str) -> bool {
     PUBLIC_VARIABLES.contains(&name) || name.starts_with("XDG_") || name.starts_with("LC_")
 }
 
-/// Returns `true` for the error of a file that does not exist.
+/// Returns `true` if the error says that the file does not exist.
 pub(super) fn is_not_found(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// The error of a file with variables.
+/// Error returned for a file with variables.
 pub(super) enum VariablesError {
     Io(io::Error),
     Invalid(ConfigProblem),
@@ -51,7 +51,7 @@ impl VariablesError {
     }
 }
 
-/// Reads variables from a YAML map, by the extension of the file, or from lines of `NAME=value`.
+/// Reads variables from a YAML map, by the file extension, or from `NAME=value` lines.
 pub(super) fn read_variables(path: &Path) -> Result<BTreeMap<String, String>, VariablesError> {
     let is_yaml = path.extension().is_some_and(|extension| matches!(extension.to_str(), Some("yaml" | "yml" | "json")));
     if is_yaml {
@@ -65,7 +65,7 @@ pub(super) fn read_variables(path: &Path) -> Result<BTreeMap<String, String>, Va
     }
 }
 
-/// The variables of a file with lines of `NAME=value`.
+/// The variables in a file with `NAME=value` lines.
 #[derive(Default)]
 pub(super) struct Dotenv {
     pub(super) variables: BTreeMap<String, String>,
@@ -74,19 +74,19 @@ pub(super) struct Dotenv {
     unterminated: Vec<String>,
 }
 
-/// Returns the variables of a `.env` with their values. A variable whose value has no closing quote has `None`.
+/// Returns the variables in a `.env` with their values. A variable whose value has no closing quote has `None`.
 pub fn dotenv_variables(text: &str) -> BTreeMap<String, Option<Secret>> {
     let Dotenv { variables, unterminated, .. } = parse_dotenv(text);
     let unknown = unterminated.into_iter().map(|name| (name, None));
     unknown.chain(variables.into_iter().map(|(name, value)| (name, Some(Secret::new(value))))).collect()
 }
 
-/// Reads variables from lines of `NAME=value`, with the problems of invalid lines.
+/// Reads variables from `NAME=value` lines, with a problem for each invalid line.
 pub(super) fn read_dotenv(path: &Path) -> io::Result<Dotenv> {
     regular_file::read(path).map(|text| parse_dotenv(&text))
 }
 
-/// Parses lines of `NAME=value`. As in shells, lines may start with `export`, and have quoted values and comments.
+/// Parses `NAME=value` lines. As in shells, lines may start with `export`, and have quoted values and comments.
 pub(super) fn parse_dotenv(text: &str) -> Dotenv {
     let mut file = Dotenv::default();
     let mut rest = text;

@@ -169,7 +169,7 @@ fn too_much_expansion(position: Position) -> ConfigProblem {
     ConfigProblem::new(position, "", format!("aliases expand the file by more than {} MiB", MAX_EXPANSION >> 20))
 }
 
-/// Returns `true` if a tag makes the scalar a string. Rejects tags other than those of YAML itself.
+/// Returns `true` if a tag makes the scalar a string. Rejects tags other than YAML's own.
 fn tag_quotes(tag: Option<&Tag>, position: Position) -> Result<bool, ConfigProblem> {
     match tag {
         None => Ok(false),
@@ -179,7 +179,7 @@ fn tag_quotes(tag: Option<&Tag>, position: Position) -> Result<bool, ConfigProbl
     }
 }
 
-/// Adds the entries of merged maps to those of a map. Its own entries win, then those of the first merged map.
+/// Adds merged maps' entries to a map. Its own entries win, then the first merged map's.
 fn merge(mut entries: Vec<Entry>, merged: Vec<Node>) -> Result<Vec<Entry>, ConfigProblem> {
     check_duplicate_keys(&entries)?;
     check_key_count(&entries)?;

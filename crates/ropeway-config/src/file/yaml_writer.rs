@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 use super::node::{PlainScalar, parse_plain};
 
-/// Maximum length of a list on one line.
+/// Maximum list length on one line.
 const MAX_LINE: usize = 80;
 
-/// Maximum length of a key on the line of its value. YAML limits it to 1024 characters
+/// Maximum key length on the same line as its value. YAML limits it to 1024 characters
 /// (<https://yaml.org/spec/1.2.2/#742-flow-mappings>).
 const MAX_KEY: usize = 1_000;
 
-/// Booleans of YAML 1.1.
+/// YAML 1.1 booleans.
 const BOOLEANS: [&str; 8] = ["y", "n", "yes", "no", "on", "off", "true", "false"];
 
 /// Formats a map as lines. Its own keys are not indented.
@@ -46,7 +46,7 @@ fn list_lines(items: &[Value]) -> Vec<String> {
     items.iter().flat_map(item).collect()
 }
 
-/// Formats lines as an item of a list.
+/// Formats lines as a list item.
 pub(super) fn list_item(lines: Vec<String>) -> Vec<String> {
     let dash = |(index, line): (usize, String)| if index == 0 { format!("- {line}") } else { format!("  {line}") };
     lines.into_iter().enumerate().map(dash).collect()
@@ -56,7 +56,7 @@ fn indented(lines: Vec<String>) -> impl Iterator<Item = String> {
     lines.into_iter().map(|line| format!("  {line}"))
 }
 
-/// Formats a list of scalars on one line.
+/// Formats a scalar list on one line.
 fn flow(items: &[Value]) -> Option<String> {
     let all_short = items.iter().all(|item| !item.is_array() && !item.is_object());
     all_short.then(|| format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")))
@@ -90,7 +90,7 @@ pub(super) fn scalar(text: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    // The same as in JSON, except for line breaks and non-printable characters of YAML.
+    // The same as in JSON, except for line breaks and characters that YAML considers non-printable.
     let mut quoted = String::new();
     for c in Value::from(text).to_string().chars() {
         match c {

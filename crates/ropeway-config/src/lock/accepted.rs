@@ -6,13 +6,13 @@ use super::difference::{Difference, DifferenceKind, SandboxDifference};
 use crate::{Sandbox, SandboxSummary, ServerEntry, sandbox_changes};
 use ropeway_core::tool::{Alias, Digest, Origin, ToolDefinition, differences};
 
-/// Accepted tool definitions, by server and by the server's own name for the tool, and the accepted sandboxes of servers.
+/// Accepted tool definitions, by server and by the server's own name for the tool, and the servers' accepted sandboxes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lock {
     pub(super) servers: BTreeMap<Alias, LockedServer>,
 }
 
-/// The accepted tools of a server, by the server's own names, and its accepted sandbox.
+/// A server's accepted tools, by the server's own names, and its accepted sandbox.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LockedServer {
     pub(super) tools: BTreeMap<String, LockedTool>,
@@ -23,9 +23,9 @@ pub(super) struct LockedServer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LockedTool {
-    /// Digest of the definition ([`Digest::of_source`]).
+    /// Definition digest ([`Digest::of_source`]).
     pub digest: Digest,
-    /// Digest of the definition that the user always allows ([`Digest::of_approved`]).
+    /// Digest for the definition that the user always allows ([`Digest::of_approved`]).
     pub always: Option<Digest>,
     /// The definition, unless it is too large to be stored.
     pub definition: Option<ToolDefinition>,
@@ -37,7 +37,7 @@ impl Lock {
         Self::default()
     }
 
-    /// Returns the aliases of all servers.
+    /// Returns all server aliases.
     pub fn servers(&self) -> impl Iterator<Item = &Alias> {
         self.servers.keys()
     }
@@ -47,7 +47,7 @@ impl Lock {
         self.servers.contains_key(server)
     }
 
-    /// Returns why the strict policy prevents the start of a server: its command was never accepted under this alias, or its
+    /// Returns why the strict policy prevents a server from starting: its command was never accepted under this alias, or its
     /// sandbox exceeds the accepted one.
     pub fn start_refusal(&self, entry: &ServerEntry) -> Option<String> {
         if entry.stdio().is_some() && !self.contains(&entry.alias) {
@@ -57,14 +57,14 @@ impl Lock {
         self.widened_sandbox(entry)
     }
 
-    /// Returns how the sandbox of a server exceeds the accepted one, if it does.
+    /// Returns how a server's sandbox exceeds the accepted one, if it does.
     pub fn widened_sandbox(&self, entry: &ServerEntry) -> Option<String> {
         entry.config()?;
         let difference = self.compare_sandbox(&entry.alias, entry.sandbox())?;
         difference.widens().then(|| difference.reason())
     }
 
-    /// Returns the tools of a server, by the server's own names.
+    /// Returns a server's tools, by the server's own names.
     pub fn tools(&self, server: &Alias) -> impl Iterator<Item = (&str, &LockedTool)> {
         let tools = self.servers.get(server).into_iter().flat_map(|server| &server.tools);
         tools.map(|(name, tool)| (name.as_str(), tool))
@@ -94,7 +94,7 @@ impl Lock {
         Some(Difference { server: server.clone(), tool: tool.to_string(), kind })
     }
 
-    /// Compares all tools of a server with the lock. Removed tools come last.
+    /// Compares all of a server's tools with the lock. Removed tools come last.
     pub fn compare<'a>(&self, server: &Alias, tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Vec<Difference> {
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
         for definition in tools {
@@ -111,7 +111,7 @@ impl Lock {
         found
     }
 
-    /// Replaces the accepted tools of a server. Unchanged tools that were always allowed stay so.
+    /// Replaces a server's accepted tools. Unchanged tools that were always allowed stay so.
     pub fn accept<'a>(&mut self, server: &Alias, tools: impl IntoIterator<Item = &'a ToolDefinition>) {
         let locked_server = self.servers.entry(server.clone()).or_default();
         let before = std::mem::take(&mut locked_server.tools);
@@ -124,7 +124,7 @@ impl Lock {
         locked_server.tools = tools.collect();
     }
 
-    /// Compares the sandbox of a server with the accepted one; `None` stands for no sandbox. Returns `None` if they are equal.
+    /// Compares a server's sandbox with the accepted one; `None` stands for no sandbox. Returns `None` if they are equal.
     pub fn compare_sandbox(&self, server: &Alias, sandbox: Option<&Sandbox>) -> Option<SandboxDifference> {
         let before = self.servers.get(server).and_then(|server| server.sandbox.as_ref());
         let now = sandbox.map(SandboxSummary::from);
@@ -132,7 +132,7 @@ impl Lock {
         (!changes.is_empty()).then(|| SandboxDifference { server: server.clone(), changes })
     }
 
-    /// Replaces the accepted sandbox of a server.
+    /// Replaces a server's accepted sandbox.
     pub fn accept_sandbox(&mut self, server: &Alias, sandbox: Option<&Sandbox>) {
         self.servers.entry(server.clone()).or_default().sandbox = sandbox.map(SandboxSummary::from);
     }

@@ -11,15 +11,15 @@ use ropeway_core::tool::{Alias, escape_invisible};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Alias of the server.
+    /// Server alias.
     pub server: Alias,
     /// The server's own name for the tool.
     pub tool: String,
-    /// Kind of the difference.
+    /// Whether the tool is new, changed or gone.
     pub kind: DifferenceKind,
 }
 
-/// Kind of a [`Difference`].
+/// How a tool differs from the lock, in a [`Difference`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "difference", content = "changes", rename_all = "lowercase")]
 pub enum DifferenceKind {
@@ -56,11 +56,11 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A difference between the sandbox of a server and the lock.
+/// A difference between a server's sandbox and the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxDifference {
-    /// Alias of the server.
+    /// Server alias.
     pub server: Alias,
     /// The changes since the sandbox was accepted; never empty.
     pub changes: Vec<SandboxChange>,

@@ -1,8 +1,8 @@
-//! Errors of lock files.
+//! Lock file errors.
 
 use std::path::PathBuf;
 
-/// Newest version of the format that is supported.
+/// Newest supported format version.
 pub(super) const SUPPORTED_VERSION: u64 = 1;
 
 /// Error returned when a lock file cannot be read or written.
@@ -12,25 +12,25 @@ pub enum LockError {
     /// The file is not a valid lock.
     #[error("{}: {problem}", place(.path, *.line))]
     Broken {
-        /// Path of the file.
+        /// File path.
         path: PathBuf,
-        /// Line of the problem, if known.
+        /// The problem's line, if known.
         line: Option<usize>,
-        /// Description of the problem.
+        /// Problem description.
         problem: String,
     },
     /// The file has a newer format version.
     #[error("{}: lock version {found} is not supported (latest supported: {SUPPORTED_VERSION})", .path.display())]
     Newer {
-        /// Path of the file.
+        /// File path.
         path: PathBuf,
-        /// Version of the file.
+        /// The file's format version.
         found: u64,
     },
     /// The file could not be read.
     #[error("could not read `{}`", .path.display())]
     Read {
-        /// Path of the file.
+        /// File path.
         path: PathBuf,
         /// The I/O error.
         #[source]
@@ -39,7 +39,7 @@ pub enum LockError {
     /// The file could not be written.
     #[error("could not write `{}`", .path.display())]
     Write {
-        /// Path of the file.
+        /// File path.
         path: PathBuf,
         /// The I/O error.
         #[source]

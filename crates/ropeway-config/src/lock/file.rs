@@ -10,28 +10,35 @@ use super::error::LockError;
 use crate::open_regular;
 use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 
-/// Name of the lock file in the directory of the configuration file.
+/// Lock file name, in the configuration file's directory.
 pub const LOCK_FILE_NAME: &str = "ropeway.lock";
 
-/// Maximum size of the file in bytes.
+/// Maximum file size in bytes.
 const MAX_BYTES: u64 = 32 << 20;
 
 /// Timeout for another process that writes the file.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The lock file of a configuration file.
+/// A configuration file's lock file.
+///
+/// The value holds only a path: no file stays open between calls, and clones refer to the same file. [`read`](Self::read) takes
+/// no lock, since [`update`](Self::update) replaces the file atomically and a reader sees either the old or the new text.
+///
+/// `update` locks the directory from its read to its write, so that updates by several threads and processes follow each other.
+/// It blocks the thread until it has the lock, fails after ten seconds, and releases the lock when it returns, even if `change`
+/// panics. On a file system without locks, concurrent updates are not serialized, and the last write wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockFile {
     path: PathBuf,
 }
 
 impl LockFile {
-    /// Returns the lock file in the directory of a configuration file.
+    /// Returns the lock file in a configuration file's directory.
     pub fn beside(config: &Path) -> Self {
         Self { path: config.with_file_name(LOCK_FILE_NAME) }
     }
 
-    /// Returns the path of the file.
+    /// Returns the file path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -64,10 +71,10 @@ impl LockFile {
     }
 
     /// Reads the lock, applies `change` and replaces the file atomically. Other processes wait until it is done. Returns the new
-    /// text and the value of `change`.
+    /// text and what `change` returned.
     ///
-    /// `change` receives the lock and its current text. An invalid file is not overwritten, nor is the target of a link into
-    /// another directory.
+    /// `change` receives the lock and its current text. An invalid file is not overwritten, and neither is a file in another
+    /// directory that a link points to.
     ///
     /// # Errors
     ///
@@ -109,7 +116,7 @@ impl Lock {
     }
 }
 
-/// Waits until no other process changes a file of this directory under its lock.
+/// Waits until no other process changes a file in this directory under its lock.
 pub fn hold(folder: &Path) -> io::Result<File> {
     let held = File::open(folder)?;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! The text format of a lock.
+//! The lock's text format.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::error::{LockError, SUPPORTED_VERSION};
 use crate::SandboxSummary;
 use ropeway_core::tool::{Alias, Annotations, Digest, Origin, ToolDefinition, escape_invisible};
 
-/// Maximum size of a stored definition in bytes of JSON. For a larger one, only the digest is stored.
+/// Maximum size, in bytes of JSON, for a stored definition. For a larger one, only the digest is stored.
 const MAX_DEFINITION: usize = 64 << 10;
 
 impl Lock {
@@ -32,11 +32,11 @@ impl Lock {
         format!("{:#}\n", Value::Object(lock))
     }
 
-    /// Parses the text of a lock. `path` is used in errors.
+    /// Parses a lock's text. `path` is used in errors.
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is not a valid lock, or of a newer version.
+    /// Returns an error if the text is not a valid lock, or has a newer version.
     pub fn parse(text: &str, path: impl Into<PathBuf>) -> Result<Self, LockError> {
         let path = path.into();
         let broken = |error: serde_json::Error| {

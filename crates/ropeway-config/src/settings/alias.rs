@@ -1,4 +1,4 @@
-//! The rules for aliases of servers, and aliases that are derived from a command or a URL.
+//! The rules for server aliases, and aliases that are derived from a command or a URL.
 
 use std::path::Path;
 
@@ -7,21 +7,21 @@ use ropeway_core::tool::Alias;
 /// Programs that run the script in their first argument.
 const INTERPRETERS: [&str; 3] = ["node", "python", "python3"];
 
-/// Subcommands of package runners before the package.
+/// Package runner subcommands before the package.
 const SUBCOMMANDS: [&str; 5] = ["dlx", "exec", "run", "tool", "x"];
 
-/// Options of package runners whose value is not the package.
+/// Package runner options whose value is not the package.
 const OPTIONS_WITH_VALUES: [&str; 11] =
     ["--env", "--from", "--mount", "--name", "--network", "--python", "--volume", "--with", "-e", "-p", "-v"];
 
-/// Parts of names that almost every server has.
+/// Name prefixes that almost every server has.
 const PREFIXES: [&str; 5] = ["mcp-server-", "mcp_server_", "server-", "mcp-", "mcp_"];
 const SUFFIXES: [&str; 4] = ["-mcp-server", "-server", "-mcp", "_mcp"];
 
-/// Maximum characters of an alias.
+/// Maximum alias length in characters.
 pub(crate) const MAX_ALIAS: usize = 64;
 
-/// Returns an alias for a command: the name of the package, the script or the program, without `mcp-server-` and the like.
+/// Returns an alias for a command: the package, script or program name, without `mcp-server-` and the like.
 pub(super) fn of_command(command: &str, args: &[String], is_package_runner: bool) -> Alias {
     let program = file_stem(command);
     let is_indirect = is_package_runner || INTERPRETERS.contains(&program);
@@ -29,7 +29,7 @@ pub(super) fn of_command(command: &str, args: &[String], is_package_runner: bool
     derived(short(name))
 }
 
-/// Returns an alias for a URL: the first label of its host that is not `mcp`, `api` or `www`, or an IP address.
+/// Returns an alias for a URL: the first label in its host that is not `mcp`, `api` or `www`, or an IP address.
 pub(super) fn of_url(url: &str) -> Alias {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(super) fn of_url(url: &str) -> Alias {
     derived(short(name))
 }
 
-/// Returns the package or script in the arguments of a runner, without its scope and version.
+/// Returns the package or script in a runner's arguments, without its scope and version.
 fn package(args: &[String]) -> Option<&str> {
     let mut words = args.iter().map(String::as_str);
     let word = loop {
@@ -66,7 +66,7 @@ fn file_stem(path: &str) -> &str {
     Path::new(path).file_stem().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// Removes the parts of a name that almost every server has, unless nothing would be left.
+/// Removes the name parts that almost every server has, unless nothing would be left.
 fn short(name: &str) -> &str {
     let is_left = |rest: &&str| !rest.is_empty();
     let name = PREFIXES.iter().find_map(|part| name.strip_prefix(part).filter(is_left)).unwrap_or(name);

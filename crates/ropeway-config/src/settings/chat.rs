@@ -1,4 +1,4 @@
-//! The settings of `ropeway chat`: model, limits and tool approval.
+//! Settings for `ropeway chat`: model, limits and tool approval.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::provider_name::ProviderName;
 use ropeway_core::message::ReasoningEffort;
 use ropeway_core::secret::{self, Redactor, Secret};
 
-/// The settings of `ropeway chat`. Settings that are `None` fall back to environment variables and defaults.
+/// Settings for `ropeway chat`. Settings that are `None` fall back to environment variables and defaults.
 #[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ChatSettings {
@@ -14,7 +14,7 @@ pub struct ChatSettings {
     pub provider: Option<ProviderName>,
     /// The model identifier.
     pub model: Option<String>,
-    /// The base URL of the provider's API, to which endpoint paths are appended.
+    /// Base URL for the provider's API, to which endpoint paths are appended.
     pub base_url: Option<String>,
     /// The API key. `None` if a secret in `key` or in `base_url` is not set.
     pub key: Option<Secret>,
@@ -23,7 +23,7 @@ pub struct ChatSettings {
     pub missing: MissingChatSecrets,
     /// The system prompt.
     pub system: Option<String>,
-    /// Maximum tokens of one reply.
+    /// Maximum tokens per reply.
     pub max_tokens: Option<u32>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
@@ -37,13 +37,13 @@ pub struct ChatSettings {
     pub warnings: Vec<String>,
 }
 
-/// The names of secrets that the chat settings refer to and that are not set.
+/// Secrets that the chat settings refer to and that are not set, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissingChatSecrets {
-    /// Secrets of `base_url`.
+    /// Secrets that `base_url` refers to.
     pub base_url: Vec<String>,
-    /// Secrets of `key`.
+    /// Secrets that `key` refers to.
     pub key: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A set of servers: connection settings, tool filters and naming for each.
+//! Server entries: connection settings, tool filters and naming for each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use super::sandbox::Sandbox;
 use super::server::{ServerConfig, StdioServer, Transport};
 use ropeway_core::tool::Alias;
 
-/// The default prefix of tool names.
+/// Default tool name prefix.
 pub const DEFAULT_PREFIX: &str = "mcp_{alias}_";
 
-/// The default of [`ResourceSettings::context_bytes`].
+/// Default for [`ResourceSettings::context_bytes`].
 const CONTEXT_BYTES: usize = 64 << 10;
 
-/// A set of servers with their settings: the resolved contents of a configuration file.
+/// Servers with their settings: a configuration file's resolved contents.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ const CONTEXT_BYTES: usize = 64 << 10;
 #[non_exhaustive]
 #[doc(alias = "mcpServers")]
 pub struct Config {
-    /// The servers, in the order of the file.
+    /// The servers, in file order.
     pub servers: Vec<ServerEntry>,
     /// The servers that `enabled_servers` lists. `None` enables all servers.
     pub enabled_servers: Option<Vec<Alias>>,
@@ -44,7 +44,7 @@ pub struct Config {
     pub collisions: CollisionPolicy,
     /// The `chat` settings, if the file has any.
     pub chat: Option<ChatSettings>,
-    /// The settings of the gateway.
+    /// Gateway settings.
     pub gateway: GatewaySettings,
     /// The lock policy, if the file sets one.
     pub lock: Option<LockPolicy>,
@@ -73,11 +73,11 @@ impl Config {
     }
 }
 
-/// A server of a [`Config`].
+/// A server in a [`Config`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerEntry {
-    /// The name of the server in this configuration.
+    /// The server's name in this configuration.
     pub alias: Alias,
     /// The connection settings.
     pub settings: ServerSettings,
@@ -87,21 +87,21 @@ pub struct ServerEntry {
     pub required: bool,
     /// When the server is started.
     pub start: StartMode,
-    /// The prefix of its tool names; `{alias}` is replaced by the alias. May be empty.
+    /// Tool name prefix; `{alias}` is replaced by the alias. May be empty.
     pub prefix: String,
-    /// The prefix of its tool descriptions; `{alias}` is replaced by the alias.
+    /// Tool description prefix; `{alias}` is replaced by the alias.
     pub description_prefix: Option<String>,
     /// Filters and overrides for its tools.
     pub tools: ToolSettings,
     /// How its resources are exposed.
     pub resources: ResourceSettings,
-    /// Whether each of its prompts is exposed as a tool.
+    /// Whether each prompt is exposed as a tool.
     pub prompt_tools: bool,
     /// Whether its instructions are added to the system prompt.
     pub instructions: bool,
     /// Whether tool annotations such as `readOnlyHint` are trusted.
     pub trust_hints: bool,
-    /// Whether the clients of a gateway share the connection to the server.
+    /// Whether a gateway's clients share the connection to the server.
     pub isolation: Isolation,
 }
 
@@ -146,12 +146,12 @@ impl ServerEntry {
         }
     }
 
-    /// Returns the sandbox of a stdio server.
+    /// Returns a stdio server's sandbox.
     pub fn sandbox(&self) -> Option<&Sandbox> {
         self.stdio()?.sandbox.as_ref()
     }
 
-    /// Returns the command of a stdio server.
+    /// Returns a stdio server's command.
     pub fn stdio(&self) -> Option<&StdioServer> {
         match self.config()?.transport.original() {
             Transport::Stdio(server) => Some(server),
@@ -173,7 +173,7 @@ impl ServerEntry {
     }
 }
 
-/// Formats the names of missing secrets: "secret `A` is not set".
+/// Formats missing secret names: "secret `A` is not set".
 pub(crate) fn describe_missing(secrets: &[String]) -> String {
     let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
     let (word, verb) = if names.len() == 1 { ("secret", "is") } else { ("secrets", "are") };
@@ -186,17 +186,17 @@ impl From<ServerConfig> for ServerEntry {
     }
 }
 
-/// The connection settings of a server, if they are complete and supported.
+/// A server's connection settings, if they are complete and supported.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerSettings {
     /// Complete settings.
     Known(Box<ServerConfig>),
     /// The settings refer to secrets that are not set. The server is skipped.
     Missing {
-        /// The names of the secrets.
+        /// Secret names.
         secrets: Vec<String>,
     },
-    /// An entry in the file of another client has an unsupported key that restricts or authenticates. The server is skipped.
+    /// An entry in another client's file has an unsupported key that restricts or authenticates. The server is skipped.
     Invalid {
         /// The key, its position and the problem with it.
         reason: String,
@@ -263,15 +263,15 @@ impl fmt::Display for LockPolicy {
     }
 }
 
-/// Filters and overrides for the tools of a server. Globs match the server's own tool names.
+/// Filters and overrides for a server's tools. Globs match the server's own tool names.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolSettings {
-    /// Globs of allowed tools. Empty allows all.
+    /// Globs for allowed tools. Empty allows all.
     pub allow: Vec<String>,
-    /// Additional allowlists: a tool must match at least one glob of each. An empty list matches no tool.
+    /// Additional allowlists: a tool must match at least one glob in each. An empty list matches no tool.
     pub allowlists: Vec<Vec<String>>,
-    /// Globs of denied tools. Takes precedence over `allow`.
+    /// Globs for denied tools. Takes precedence over `allow`.
     pub deny: Vec<String>,
     /// Overrides by glob, applied in order. Several may match one tool.
     pub overrides: Vec<(String, ToolOverride)>,
@@ -280,31 +280,31 @@ pub struct ToolSettings {
 /// Overrides for a tool. The `Debug` output redacts preset values.
 #[derive(Clone, Default, PartialEq)]
 pub struct ToolOverride {
-    /// Replaces the name. The prefix of the server is still added.
+    /// Replaces the name. The server's prefix is still added.
     pub name: Option<String>,
-    /// The prefix of the name, between that of the server and the name.
+    /// Name prefix, between the server's prefix and the name.
     pub name_prefix: Option<String>,
     /// Replaces the description.
     pub description: Option<String>,
-    /// The prefix of the description.
+    /// Description prefix.
     pub description_prefix: Option<String>,
     /// Arguments that are hidden from the model.
     pub hide: Vec<String>,
     /// Arguments with fixed values, hidden from the model.
     pub preset: Map<String, Value>,
-    /// Additional fields of the tool JSON, by provider.
+    /// Additional fields in the tool JSON, by provider.
     pub provider_options: BTreeMap<String, Value>,
 }
 
-/// How the resources of a server are exposed.
+/// How a server's resources are exposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResourceSettings {
     /// Whether tools that list and read resources are added.
     pub tools: bool,
-    /// URIs, or globs of URIs, of resources that are added to the context of every conversation.
+    /// Resource URIs, or globs over URIs. These resources are added to every conversation's context.
     pub context: Vec<String>,
-    /// Maximum bytes of resources in the context.
+    /// Maximum resource bytes in the context.
     pub context_bytes: usize,
 }
 

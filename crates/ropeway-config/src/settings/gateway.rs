@@ -1,4 +1,4 @@
-//! The settings of the gateway: address, names, limits and profiles.
+//! Gateway settings: address, names, limits and profiles.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ use ropeway_core::tool::Alias;
 /// The address that a gateway listens on by default.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8931);
 
-/// The settings of a gateway: one MCP endpoint in front of all servers of a configuration.
+/// Gateway settings: one MCP endpoint in front of all servers in a configuration.
 ///
 /// # Examples
 ///
@@ -41,28 +41,28 @@ pub struct GatewaySettings {
     pub listen: ListenAddress,
     /// The server name that the gateway reports.
     pub name: String,
-    /// Instructions for clients. `None` joins the instructions of the servers.
+    /// Instructions for clients. `None` joins the servers' instructions.
     pub instructions: Option<String>,
-    /// When names of tools and prompts get the prefix of their server.
+    /// When tool and prompt names get their server's prefix.
     pub prefix: PrefixMode,
-    /// Values of the `Host` header that are accepted in addition to loopback names and the listen address.
+    /// `Host` header values that are accepted in addition to loopback names and the listen address.
     pub allowed_hosts: Vec<String>,
-    /// Values of the `Origin` header that are accepted in addition to loopback origins.
+    /// `Origin` header values that are accepted in addition to loopback origins.
     pub allowed_origins: Vec<String>,
-    /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first one seals, all of them open.
+    /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first one seals; each one opens.
     ///
     /// `GatewayBuilder::session_keys` and `session_key_file` replace them.
     pub keys: Vec<Secret>,
     /// The secrets that `keys` refers to and that are not set. A gateway must not start with other keys then: it would refuse
-    /// the sessions of its clients.
+    /// its clients' sessions.
     pub missing_keys: Vec<String>,
-    /// Maximum entries of one page of a list. Zero returns a list in one page.
+    /// Maximum entries per list page. Zero returns a list in one page.
     pub page_size: usize,
     /// Maximum time that a list waits for a server. The list names the servers that are missing.
     pub list_timeout: Duration,
     /// How long a session is valid.
     pub session_life: Duration,
-    /// Whether HTTP listeners serve the web page of the gateway at `/`, with its API at `/api`.
+    /// Whether HTTP listeners serve the gateway's web page at `/`, with its API at `/api`.
     pub page: bool,
     /// Limits on clients.
     pub limits: GatewayLimits,
@@ -70,7 +70,7 @@ pub struct GatewaySettings {
     pub tls: Option<TlsSettings>,
     /// How `ropeway serve` ends.
     pub drain: DrainSettings,
-    /// The audit log: one line for each request of a client.
+    /// The audit log: one line for each client request.
     pub audit: Option<AuditSettings>,
     /// The access log: one line for each HTTP request.
     pub access_log: Option<LogTarget>,
@@ -78,7 +78,7 @@ pub struct GatewaySettings {
     pub auth: AuthSettings,
     /// Limits on each principal, unless its key has others. Without authentication, all HTTP clients are one principal.
     pub principal_limits: PrincipalLimits,
-    /// The profiles, in the order of the file.
+    /// The profiles, in file order.
     pub profiles: Vec<ProfileSettings>,
 }
 
@@ -118,47 +118,47 @@ impl GatewaySettings {
     }
 }
 
-/// A selection of servers and tools, with its own URL: `/mcp/NAME`.
+/// Selects servers and tools, with its own URL: `/mcp/NAME`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProfileSettings {
-    /// The name of the profile. `default` is the profile of `/mcp`.
+    /// Profile name. `default` is the profile at `/mcp`.
     pub name: String,
-    /// The servers of the profile. `None` selects all servers.
+    /// The profile's servers. `None` selects all servers.
     pub servers: Option<Vec<Alias>>,
-    /// Filters and overrides, applied after those of each server. Globs match the server's own tool names, or `SERVER.TOOL`.
+    /// Filters and overrides, applied after each server's own. Globs match the server's own tool names, or `SERVER.TOOL`.
     pub tools: ToolSettings,
-    /// When names get the prefix of their server. `None` uses [`GatewaySettings::prefix`].
+    /// When names get their server's prefix. `None` uses [`GatewaySettings::prefix`].
     pub prefix: Option<PrefixMode>,
     /// Whether the profile lists two tools, `find_tools` and `call_tool`, instead of all tools.
     pub search: bool,
 }
 
 impl ProfileSettings {
-    /// Creates a profile with all tools of all servers.
+    /// Creates a profile with all tools from all servers.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), servers: None, tools: ToolSettings::default(), prefix: None, search: false }
     }
 }
 
-/// Limits of a gateway on its clients.
+/// Limits that a gateway sets for its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Maximum bytes of an HTTP request body.
+    /// Maximum HTTP request body size in bytes.
     pub body: usize,
-    /// Maximum bytes of a message on standard input or a socket.
+    /// Maximum message size in bytes, on standard input or a socket.
     pub message: usize,
     /// Maximum sessions in memory.
     pub sessions: usize,
     /// Maximum open connections.
     pub connections: usize,
-    /// Maximum concurrent calls of one client.
+    /// Maximum concurrent calls per client.
     pub calls_per_client: usize,
-    /// Maximum concurrent calls of all clients.
+    /// Maximum concurrent calls from all clients.
     pub calls: usize,
-    /// Maximum open event streams of one client, apart from those of its calls.
+    /// Maximum open event streams per client, apart from its calls' streams.
     pub streams_per_client: usize,
-    /// Maximum calls that wait for the answer of a client to a question.
+    /// Maximum calls that wait for a client's response to a server request.
     pub parked: usize,
     /// Maximum time that a call waits for such an answer.
     pub parked_for: Duration,
@@ -186,18 +186,18 @@ impl Default for GatewayLimits {
     }
 }
 
-/// The files of a certificate, in PEM format. They are read again when they change.
+/// Certificate files, in PEM format. They are read again when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsSettings {
-    /// The path of the certificate chain.
+    /// Path to the certificate chain.
     pub certificate: PathBuf,
-    /// The path of the private key.
+    /// Path to the private key.
     pub key: PathBuf,
 }
 
 impl TlsSettings {
-    /// Creates settings with the paths of a certificate chain and its private key.
+    /// Creates settings with paths to a certificate chain and its private key.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self { certificate: certificate.into(), key: key.into() }
     }
@@ -255,7 +255,7 @@ pub enum Isolation {
 pub enum ListenAddress {
     /// An IP address and a port. Port zero selects a free port.
     Tcp(SocketAddr),
-    /// The path of a Unix socket.
+    /// Unix socket path.
     Unix(PathBuf),
 }
 
@@ -304,7 +304,7 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// Decodes a key of [`GatewaySettings::keys`]: 32 bytes as hex, or as base64 of either alphabet.
+/// Decodes a key from [`GatewaySettings::keys`]: 32 bytes as hex, or as base64 in either alphabet.
 pub fn decode_gateway_key(text: &str) -> Option<[u8; 32]> {
     use base64::Engine as _;
     use base64::alphabet::{STANDARD, URL_SAFE};

@@ -1,4 +1,4 @@
-//! The settings of the gateway that concern its clients: authentication, and limits on each principal.
+//! Gateway settings that concern its clients: authentication, and limits on each principal.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use ropeway_core::conversions::names;
 use ropeway_core::parse_error::ParseError;
 
-/// Maximum number of requests in a [`Rate`].
+/// Maximum requests in a [`Rate`].
 const MAX_COUNT: u32 = 1_000_000;
 
-/// The units of a [`Rate`].
+/// [`Rate`] units.
 const UNITS: [(&str, u64); 3] = [("s", 1), ("m", 60), ("h", 3600)];
 
-/// How the clients of a gateway prove their identity. Without keys and JWTs, clients are not authenticated.
+/// How a gateway's clients prove their identity. Without keys and JWTs, clients are not authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthSettings {
-    /// The file with the keys of clients, which `ropeway key` changes.
+    /// The file with client keys, which `ropeway key` changes.
     pub keys_file: Option<PathBuf>,
-    /// The tokens of an authorization server.
+    /// Tokens from an authorization server.
     pub jwt: Option<JwtSettings>,
 }
 
@@ -37,19 +37,18 @@ impl AuthSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JwtSettings {
-    /// The issuer of the tokens: the value of `iss`.
+    /// Token issuer: the `iss` claim.
     pub issuer: String,
-    /// The accepted audiences: a token has at least one of them in `aud`
-    /// ([RFC 8707](https://www.rfc-editor.org/rfc/rfc8707)).
+    /// The accepted audiences: a token has at least one in `aud` ([RFC 8707](https://www.rfc-editor.org/rfc/rfc8707)).
     pub audience: Vec<String>,
-    /// The URL of the gateway in its protected-resource metadata
-    /// ([RFC 9728](https://www.rfc-editor.org/rfc/rfc9728)). `None` uses the first audience that is a URL.
+    /// The gateway's URL in its protected-resource metadata ([RFC 9728](https://www.rfc-editor.org/rfc/rfc9728)). `None` uses the
+    /// first audience that is a URL.
     pub resource: Option<String>,
-    /// The URL of the public keys. `None` reads it from the metadata of the issuer.
+    /// URL for the public keys. `None` reads it from the issuer's metadata.
     pub jwks_url: Option<String>,
     /// The accepted signature algorithms.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// The accepted difference between the clocks of the issuer and the gateway.
+    /// The accepted difference between the issuer's and the gateway's clocks.
     pub clock_skew: Duration,
     /// The claim that identifies the principal.
     pub principal_claim: String,
@@ -57,20 +56,20 @@ pub struct JwtSettings {
     pub scopes: Vec<String>,
     /// The profiles and servers that principals may use. `None` allows all.
     pub profiles: Option<Vec<String>>,
-    /// Globs of the tools that principals may use. `None` allows all.
+    /// Globs for the tools that principals may use. `None` allows all.
     pub tools: Option<Vec<String>>,
-    /// The tokens of operators. `None` makes no token one.
+    /// Which tokens are operator tokens. `None` selects none.
     pub operators: Option<OperatorTokens>,
 }
 
-/// Selects the access tokens of operators, who see metrics, events and standard error of servers, and sign in to shared accounts.
+/// Selects access tokens for operators, who see metrics, events and servers' standard error, and sign in to shared accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorTokens {
     /// Tokens with this scope.
     Scope(String),
-    /// Tokens with a claim that is one of the values, or a list that contains one of them.
+    /// Tokens with a claim that is one of the values, or a list that contains one.
     Claim {
-        /// The name of the claim.
+        /// Claim name.
         name: String,
         /// The accepted values.
         values: Vec<String>,
@@ -78,7 +77,7 @@ pub enum OperatorTokens {
 }
 
 impl JwtSettings {
-    /// Creates settings for the tokens of an issuer with an audience.
+    /// Creates settings for tokens from an issuer with an audience.
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
         Self {
             issuer: issuer.into(),
@@ -148,7 +147,7 @@ names!(pub JwtAlgorithm, name: "the value of `alg`" {
     EdDsa => "EdDSA";
 });
 
-/// Limits of a gateway on each principal. `None` sets no limit.
+/// Limits that a gateway sets for each principal. `None` sets no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PrincipalLimits {
@@ -158,14 +157,14 @@ pub struct PrincipalLimits {
     pub calls: Option<usize>,
     /// Maximum sessions in memory.
     pub sessions: Option<usize>,
-    /// Maximum bytes of a request body.
+    /// Maximum request body size in bytes.
     pub body: Option<usize>,
-    /// Maximum bytes of a result.
+    /// Maximum result size in bytes.
     pub result: Option<usize>,
 }
 
 impl PrincipalLimits {
-    /// Returns these limits, with those of `other` where these have none.
+    /// Returns these limits, with `other`'s where these have none.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -178,9 +177,9 @@ impl PrincipalLimits {
     }
 }
 
-/// A number of requests per second, minute or hour: `10/s`, `600/m`, `1000/h`.
+/// Requests per second, minute or hour: `10/s`, `600/m`, `1000/h`.
 ///
-/// All of them may come at once; after that, they are available again at a steady rate.
+/// All requests may come at once; after that, they are available again at a steady rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u32,
@@ -188,12 +187,12 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Creates a rate of requests per second. Zero counts as one.
+    /// Creates a rate in requests per second. Zero counts as one.
     pub fn per_second(count: u32) -> Self {
         Self { count: count.clamp(1, MAX_COUNT), seconds: 1 }
     }
 
-    /// Returns the number of requests.
+    /// Returns the request count.
     pub fn count(self) -> u32 {
         self.count
     }

@@ -1,19 +1,19 @@
-//! The logs of the gateway.
+//! Gateway log settings.
 
 use std::path::PathBuf;
 
-/// The audit log of a gateway: one line of JSON for each request of a client.
+/// A gateway's audit log: one JSON line for each client request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditSettings {
     /// Where lines are written.
     pub file: LogTarget,
-    /// Whether lines contain the arguments of calls, redacted.
+    /// Whether lines contain call arguments, redacted.
     pub arguments: bool,
 }
 
 impl AuditSettings {
-    /// Creates the settings of a log without arguments, in a file that is created with mode 0600.
+    /// Creates settings for a log without arguments, in a file that is created with mode 0600.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self { file: LogTarget::File(file.into()), arguments: false }
     }

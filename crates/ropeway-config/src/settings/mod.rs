@@ -1,4 +1,4 @@
-//! The settings of servers, of `ropeway chat` and of the gateway, as a program uses them.
+//! Settings for servers, `ropeway chat` and the gateway, as a program uses them.
 
 pub(crate) mod alias;
 mod chat;

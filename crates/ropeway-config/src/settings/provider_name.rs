@@ -5,7 +5,7 @@ use std::fmt;
 use ropeway_core::message::Dialect;
 use ropeway_core::parse_error::ParseError;
 
-/// The name of a model provider.
+/// A model provider's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProviderName {
@@ -37,7 +37,7 @@ pub enum ProviderName {
     Vllm,
 }
 
-/// Every accepted name. The first name of each provider is the canonical one.
+/// Every accepted name. Each provider's first name is the canonical one.
 const WORDS: [(&str, ProviderName); 16] = [
     ("anthropic", ProviderName::Anthropic),
     ("claude", ProviderName::Anthropic),
@@ -79,7 +79,7 @@ impl ProviderName {
         matches!(self, Self::Ollama | Self::LmStudio | Self::LlamaCpp | Self::Vllm)
     }
 
-    /// Returns the API dialect of the provider.
+    /// Returns the provider's API dialect.
     pub fn dialect(self) -> Dialect {
         match self {
             Self::Anthropic => Dialect::Anthropic,

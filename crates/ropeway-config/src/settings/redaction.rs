@@ -1,4 +1,4 @@
-//! The secrets of server settings, and `Debug` output without them.
+//! Secrets in server settings, and `Debug` output without them.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use super::server::{HttpServer, ServerConfig, StdioServer, Transport};
 use ropeway_core::secret::{self, Redactor};
 
 impl ServerConfig {
-    /// Returns a redactor for the secrets of this server: those of [`redactor`](Self::redactor), and values in its settings that look
-    /// like secrets.
+    /// Returns a redactor for this server's secrets: those in [`redactor`](Self::redactor), and values in its settings
+    /// that look like secrets.
     pub fn secrets(&self) -> Redactor {
         let found = match self.transport.original() {
             Transport::Http(server) | Transport::Sse(server) => server.secrets(),

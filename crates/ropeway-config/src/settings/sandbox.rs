@@ -1,16 +1,16 @@
-//! The sandbox of a stdio server: the files, networks and resources that its process may use.
+//! A stdio server's sandbox: the files, networks and resources that its process may use.
 
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Restricts the process of a stdio server.
+/// Restricts a stdio server's process.
 ///
 /// A launcher applies the restrictions and then executes the server: the `ropeway` program, on Linux. This library only starts the
 /// launcher. Without one, the server is not started, unless the sandbox is [`best_effort`](Self::best_effort).
 ///
-/// The process can read system files such as `/usr` and the folder of its program. Everything else has to be listed.
+/// The process can read system files such as `/usr` and its program's folder. Everything else has to be listed.
 ///
 /// ```
 /// use ropeway::config::{Sandbox, StdioServer};
@@ -23,19 +23,19 @@ use serde::{Deserialize, Serialize};
 pub struct Sandbox {
     /// What happens if the system does not support a restriction.
     pub mode: SandboxMode,
-    /// Files and directories that the server may read and execute, in addition to those of the system.
+    /// Files and directories that the server may read and execute, in addition to system files.
     pub read: Vec<SandboxPath>,
     /// Files and directories that the server may read, execute, change, create and remove.
     pub write: Vec<SandboxPath>,
     /// Whether the server may use the network.
     pub network: bool,
-    /// Whether the server may connect to Unix sockets, such as those of Docker, D-Bus or an SSH agent.
+    /// Whether the server may connect to Unix sockets, such as Docker's, D-Bus's or an SSH agent's.
     pub unix_sockets: bool,
-    /// Maximum bytes of memory of each process.
+    /// Maximum memory per process in bytes.
     pub memory: Option<u64>,
-    /// Maximum number of processes and threads, in addition to those that the user runs already.
+    /// Maximum processes and threads, in addition to those that the user runs already.
     pub processes: Option<u64>,
-    /// Maximum number of open files of each process.
+    /// Maximum open files per process.
     pub files: Option<u64>,
     /// The program that applies the restrictions.
     pub launcher: Option<SandboxLauncher>,
@@ -53,7 +53,7 @@ pub enum SandboxMode {
 }
 
 impl SandboxMode {
-    /// Returns the name of the mode in a configuration file.
+    /// Returns the mode's name in a configuration file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Required => "required",
@@ -62,7 +62,7 @@ impl SandboxMode {
     }
 }
 
-/// A path of a [`Sandbox`].
+/// A path in a [`Sandbox`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxPath {
@@ -81,10 +81,10 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for SandboxPath {
 
 /// The program that applies a [`Sandbox`] to itself and then executes the server.
 ///
-/// It is started as `PROGRAM __sandbox -- COMMAND ARGS…`, with the working directory and the pipes of the server, and with the
-/// inherited part of its environment. The first bytes of its standard input are a [`SandboxProfile`] as [`SandboxProfile::encode`]
-/// writes it. It reads exactly those, restricts itself, and replaces itself with the server, whose environment gets the variables of
-/// [`SandboxProfile::env`]. They must not affect the launcher: `LD_PRELOAD` would run code outside of the sandbox. If it fails, it
+/// It is started as `PROGRAM __sandbox -- COMMAND ARGS…`, with the server's working directory and pipes, and with the inherited
+/// part of its environment. Its standard input begins with a [`SandboxProfile`] as [`SandboxProfile::encode`] writes it. It
+/// reads exactly those bytes, restricts itself, and replaces itself with the server, whose environment gets the variables in
+/// [`SandboxProfile::env`]. They must not affect the launcher: `LD_PRELOAD` would run code outside the sandbox. If it fails, it
 /// writes one line to standard error, made by [`SandboxProfile::report`], and exits.
 ///
 /// On Linux, the `ropeway` program is a launcher.
@@ -95,19 +95,19 @@ impl SandboxLauncher {
     /// The argument that makes a program a launcher.
     pub const ARGUMENT: &str = "__sandbox";
 
-    /// Creates a launcher from the path of a program.
+    /// Creates a launcher from a program's path.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self(program.into())
     }
 
-    /// Returns the path of the program.
+    /// Returns the program's path.
     pub fn program(&self) -> &Path {
         &self.0
     }
 }
 
 impl Sandbox {
-    /// Creates a sandbox without network and without files other than those of the system.
+    /// Creates a sandbox without network and without files other than system files.
     pub fn new() -> Self {
         Self::default()
     }
@@ -119,14 +119,14 @@ impl Sandbox {
         self
     }
 
-    /// Starts the server with the restrictions that the system supports, even if it does not support all of them.
+    /// Starts the server with the restrictions that the system supports, even if it does not support them all.
     #[must_use]
     pub fn best_effort(mut self) -> Self {
         self.mode = SandboxMode::BestEffort;
         self
     }
 
-    /// Sets the program that applies the restrictions: the path of `ropeway`, on Linux.
+    /// Sets the program that applies the restrictions: the path to `ropeway`, on Linux.
     #[must_use]
     pub fn with_launcher(mut self, program: impl Into<PathBuf>) -> Self {
         self.launcher = Some(SandboxLauncher::new(program));
@@ -141,7 +141,7 @@ impl Sandbox {
     }
 }
 
-/// Variables that name certificates of a company's own authority. Servers inherit them, and a sandbox allows reading the files.
+/// Variables that name certificates from a company's own authority. Servers inherit them, and a sandbox allows reading the files.
 pub const CERTIFICATE_VARIABLES: &[&str] = &[
     "CURL_CA_BUNDLE",
     "DENO_CERT",
@@ -156,16 +156,16 @@ pub const CERTIFICATE_VARIABLES: &[&str] = &[
     "SSL_CERT_FILE",
 ];
 
-/// The version of the [`SandboxProfile`] format.
+/// [`SandboxProfile`] format version.
 const VERSION: u32 = 2;
 
-/// Maximum bytes of an encoded profile.
+/// Maximum encoded profile size in bytes.
 const MAX_PROFILE: usize = 4 << 20;
 
-/// Number of hexadecimal digits before a profile, which are its length.
+/// How many hexadecimal digits before a profile hold its length.
 const LENGTH_DIGITS: usize = 8;
 
-/// Maximum bytes of the text of a report, so that its line is never split.
+/// Maximum report text in bytes, so that its line is never split.
 const MAX_REPORT: usize = 2 << 10;
 
 /// A [`Sandbox`] as a launcher receives it. Its variables may be secrets, so it must not be logged.
@@ -174,7 +174,7 @@ const MAX_REPORT: usize = 2 << 10;
 #[non_exhaustive]
 pub struct SandboxProfile {
     version: u32,
-    /// Marks the reports of the launcher. The server never receives it.
+    /// Marks the launcher's reports. The server never receives it.
     token: String,
     /// What happens if the system does not support a restriction.
     pub mode: SandboxMode,
@@ -184,17 +184,17 @@ pub struct SandboxProfile {
     pub write: Vec<PathBuf>,
     /// The temporary directory, to which the server may also write.
     pub temp: Option<PathBuf>,
-    /// Variables of the server's entry, which are set when the server is executed.
+    /// Variables from the server's entry, which are set when the server is executed.
     pub env: Vec<(String, String)>,
     /// Whether the network may be used.
     pub network: bool,
     /// Whether Unix sockets may be used.
     pub unix_sockets: bool,
-    /// Maximum bytes of memory.
+    /// Maximum memory in bytes.
     pub memory: Option<u64>,
-    /// Maximum number of additional processes.
+    /// Maximum additional processes.
     pub processes: Option<u64>,
-    /// Maximum number of open files.
+    /// Maximum open files.
     pub files: Option<u64>,
 }
 
@@ -204,12 +204,12 @@ pub struct SandboxProfile {
 pub enum SandboxFailure {
     /// A restriction could not be applied; the reason.
     Refused(String),
-    /// The program could not be executed; the error number of the system.
+    /// The program could not be executed; contains the system's error number.
     Exec(i32),
 }
 
 impl SandboxProfile {
-    /// Creates the profile of a sandbox with a new token.
+    /// Creates a sandbox's profile with a new token.
     pub fn new(sandbox: &Sandbox, token: impl Into<String>) -> Self {
         let paths = |paths: &[SandboxPath]| paths.iter().map(|path| path.path.clone()).collect();
         Self {
@@ -234,13 +234,13 @@ impl SandboxProfile {
         Self { temp: temp.map(Path::to_owned), ..self }
     }
 
-    /// Sets the variables of the server's entry.
+    /// Sets the variables from the server's entry.
     #[must_use]
     pub fn with_env<N: Into<String>, V: Into<String>>(self, env: impl IntoIterator<Item = (N, V)>) -> Self {
         Self { env: env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(), ..self }
     }
 
-    /// Returns the value of a variable of the server's entry.
+    /// Returns a variable's value in the server's entry.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -262,7 +262,7 @@ impl SandboxProfile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the input is not a profile of this version.
+    /// Returns an error if the input is not a profile in this version.
     pub fn read(mut input: impl std::io::Read) -> Result<Self, String> {
         let mut length = [0; LENGTH_DIGITS];
         input.read_exact(&mut length).map_err(|error| format!("could not read the profile: {error}"))?;
@@ -290,7 +290,7 @@ impl SandboxProfile {
         format!("{} {}", self.token, serde_json::to_string(&failure).unwrap_or_default())
     }
 
-    /// Parses a line of [`report`](Self::report). Returns `None` for other lines.
+    /// Parses a line from [`report`](Self::report). Returns `None` for other lines.
     pub fn parse_report(token: &str, line: &[u8]) -> Option<SandboxFailure> {
         let json = line.strip_prefix(token.as_bytes())?.strip_prefix(b" ")?;
         serde_json::from_slice(json).ok()

@@ -1,4 +1,4 @@
-//! A readable summary of a sandbox, and its differences from another one.
+//! A readable sandbox summary, and its differences from another one.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sandbox::{Sandbox, SandboxMode, SandboxPath};
 
-/// The restrictions of a [`Sandbox`] as the configuration file states them, without the paths of this machine.
+/// A [`Sandbox`]'s restrictions as the configuration file states them, without this machine's paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxSummary {
@@ -67,7 +67,7 @@ impl fmt::Display for SandboxSummary {
     }
 }
 
-/// A limit of a sandbox.
+/// A sandbox limit.
 struct Limit {
     name: &'static str,
     value: Option<u64>,
@@ -97,7 +97,7 @@ fn format_size(bytes: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxChange {
-    /// Description of the change, such as "network allowed".
+    /// Change description, such as "network allowed".
     pub text: String,
     /// Whether the server may do more than before.
     pub widens: bool,
@@ -109,7 +109,7 @@ impl fmt::Display for SandboxChange {
     }
 }
 
-/// Returns the differences between two sandboxes of a server; `None` stands for no sandbox.
+/// Returns the differences between a server's two sandboxes; `None` stands for no sandbox.
 pub fn sandbox_changes(before: Option<&SandboxSummary>, now: Option<&SandboxSummary>) -> Vec<SandboxChange> {
     let change = |text: String, widens: bool| SandboxChange { text, widens };
     let (before, now) = match (before, now) {

@@ -1,4 +1,4 @@
-//! The settings of one server, and its transport.
+//! One server's settings, and its transport.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ use ropeway_core::secret::{Redactor, Secret};
 use ropeway_core::setters::setters;
 use ropeway_core::tool::Alias;
 
-/// The settings of a connection to one server.
+/// Settings for a connection to one server.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 #[doc(alias = "MCPConfig")]
 pub struct ServerConfig {
-    /// The name of the server in this configuration.
+    /// The server's name in this configuration.
     pub alias: Alias,
     /// The transport, with its command or URL.
     pub transport: Transport,
@@ -34,12 +34,12 @@ pub struct ServerConfig {
     pub limits: ServerLimits,
     /// How a lost connection is reestablished.
     pub reconnect: ReconnectPolicy,
-    /// Redacts further values in logs, events and errors, in addition to the [`Secret`]s of the transport.
+    /// Redacts further values in logs, events and errors, in addition to the transport's [`Secret`]s.
     pub redactor: Redactor,
 }
 
 impl ServerConfig {
-    /// Creates the settings of a server with this transport and defaults for the rest.
+    /// Creates a server's settings with this transport and defaults for the rest.
     ///
     /// [`StdioServer`] and [`HttpServer`] also convert into settings with an alias that is derived from the command or the URL.
     pub fn new(alias: impl Into<Alias>, transport: impl Into<Transport>) -> Self {
@@ -54,7 +54,7 @@ impl ServerConfig {
         }
     }
 
-    /// Returns a digest of the command or URL of the server, computed without secrets.
+    /// Returns a digest for the server's command or URL, computed without secrets.
     pub fn endpoint(&self) -> ropeway_core::tool::Digest {
         let mut hasher = ropeway_core::tool::Hasher::new("ropeway server 1");
         match self.transport.original() {
@@ -131,17 +131,17 @@ impl Transport {
 pub struct StdioServer {
     /// The program. It is executed directly, without a shell.
     pub command: String,
-    /// The arguments of the program.
+    /// The program's arguments.
     pub args: Vec<String>,
     /// Environment variables in addition to the inherited ones.
     pub env: Vec<(String, Secret)>,
     /// The working directory. Defaults to [`base_dir`](Self::base_dir).
     pub cwd: Option<PathBuf>,
-    /// The directory of the file that configures the server. Without it, the server runs in the directory of this process.
+    /// The directory that contains the file that configures the server. Without it, the server runs in this process's directory.
     ///
-    /// Approvals of tools, which are kept for each file, do not depend on it.
+    /// Tool approvals, which are kept for each file, do not depend on it.
     pub base_dir: Option<PathBuf>,
-    /// Whether the program inherits the whole environment, instead of only variables such as `PATH` and `HOME`.
+    /// Whether the program inherits the whole environment, rather than only variables such as `PATH` and `HOME`.
     pub inherit_env: bool,
     /// Restricts the program.
     pub sandbox: Option<Sandbox>,
@@ -176,12 +176,12 @@ impl StdioServer {
         Self::new(command, [""; 0])
     }
 
-    /// Returns the directory that the server runs in, unless it is that of this process.
+    /// Returns the directory that the server runs in, unless it is this process's directory.
     pub fn working_dir(&self) -> Option<&std::path::Path> {
         self.cwd.as_deref().or(self.base_dir.as_deref())
     }
 
-    /// Appends arguments of the command.
+    /// Appends command arguments.
     #[must_use]
     pub fn with_args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
@@ -212,14 +212,14 @@ impl StdioServer {
 #[non_exhaustive]
 #[doc(alias = "MCPHttpConfig")]
 pub struct HttpServer {
-    /// The URL of the MCP endpoint.
+    /// MCP endpoint URL.
     pub url: String,
-    /// Headers of every request.
+    /// Headers for every request.
     pub headers: Vec<(String, Secret)>,
-    /// The token of the `Authorization: Bearer` header.
+    /// Token for the `Authorization: Bearer` header.
     pub bearer: Option<Secret>,
-    /// How access tokens are obtained. `None` uses the tokens of an earlier sign-in, unless `bearer` or an `Authorization` header
-    /// is set.
+    /// How access tokens are obtained. `None` uses the tokens from an earlier sign-in, unless `bearer` or an `Authorization`
+    /// header is set.
     pub auth: Option<ServerAuth>,
     /// Whether a server that rejects the Streamable HTTP handshake is tried as a legacy HTTP+SSE server.
     pub sse_fallback: bool,
@@ -233,7 +233,7 @@ impl HttpServer {
         Self { url: url.into(), headers: Vec::new(), bearer: None, auth: None, sse_fallback: true, is_sse: false }
     }
 
-    /// Creates settings for a server that uses the HTTP+SSE transport of protocol version 2024-11-05.
+    /// Creates settings for a server that uses the HTTP+SSE transport from protocol version 2024-11-05.
     ///
     /// [`new`](Self::new) also detects these servers, at the cost of one rejected request.
     pub fn sse(url: impl Into<String>) -> Self {
@@ -270,7 +270,7 @@ impl InProcessServer {
         Self(Arc::new(open))
     }
 
-    /// Starts the server and returns the client end of the pipe.
+    /// Starts the server and returns the pipe's client end.
     pub fn open(&self) -> DuplexStream {
         (self.0)()
     }
@@ -292,11 +292,11 @@ impl fmt::Debug for InProcessServer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SocketServer {
-    /// The path of the gateway's Unix socket.
+    /// Path to the gateway's Unix socket.
     pub path: PathBuf,
-    /// The alias of one server in the gateway's configuration. `None` connects to all its servers.
+    /// One server's alias in the gateway's configuration. `None` connects to all its servers.
     pub server: Option<String>,
-    /// The transport that the gateway uses instead. Approvals and caches of the server depend on it, not on the socket.
+    /// The transport that the gateway uses instead. The server's approvals and caches depend on it, not on the socket.
     pub replaces: Option<Box<Transport>>,
 }
 
@@ -308,7 +308,7 @@ impl SocketServer {
 }
 
 setters!(SocketServer {
-    /// Selects one server of the gateway.
+    /// Selects one server from the gateway.
     with_server(alias: impl Into<String>) => server = Some(alias.into());
     /// Sets the transport that the gateway uses for the server.
     replacing(transport: Transport) => replaces = Some(Box::new(transport));
@@ -327,7 +327,7 @@ impl From<StdioServer> for ServerConfig {
     }
 }
 
-/// Derives the alias from the host of the URL.
+/// Derives the alias from the URL's host.
 impl From<HttpServer> for ServerConfig {
     fn from(server: HttpServer) -> Self {
         Self::new(alias::of_url(&server.url), server)

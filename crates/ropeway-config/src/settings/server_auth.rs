@@ -1,4 +1,4 @@
-//! How requests to an HTTP server are authorized: OAuth, or the tokens of a command.
+//! How requests to an HTTP server are authorized: OAuth, or tokens from a command.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl ServerAuth {
         Self::OAuth(Box::default())
     }
 
-    /// Returns a redactor for the secrets of the settings.
+    /// Returns a redactor for the secrets in the settings.
     pub(crate) fn secrets(&self) -> Redactor {
         let mut secrets = Vec::new();
         match self {
@@ -43,7 +43,7 @@ conversions!(ServerAuth {
     command: TokenCommand => Self::Command(command);
 });
 
-/// The settings of an OAuth client for one server.
+/// OAuth client settings for one server.
 ///
 /// # Examples
 ///
@@ -60,11 +60,11 @@ conversions!(ServerAuth {
 pub struct OAuthSettings {
     /// How access tokens are obtained.
     pub grant: OAuthGrant,
-    /// The id of a client that is registered at the authorization server. `None` registers one.
+    /// The id under which a client is registered at the authorization server. `None` registers one.
     pub client_id: Option<String>,
-    /// The secret of the client.
+    /// Client secret.
     pub client_secret: Option<Secret>,
-    /// The `https` URL of a client metadata document, which is used as the client id if the authorization server supports it
+    /// The `https` URL for a client metadata document, which is used as the client id if the authorization server supports it
     /// ([Client ID Metadata Documents](https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document/)).
     pub client_metadata_url: Option<String>,
     /// The key with which the client authenticates (`private_key_jwt`,
@@ -76,15 +76,15 @@ pub struct OAuthSettings {
     pub scopes: Vec<String>,
     /// The only accepted authorization server. `None` accepts the one that the server names.
     pub issuer: Option<String>,
-    /// The port of the loopback redirect URI. `None` uses any free port.
+    /// The loopback redirect URI's port. `None` uses any free port.
     pub redirect_port: Option<u16>,
-    /// Whether tokens are bound to a key of this client ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449)).
+    /// Whether tokens are bound to this client's key ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449)).
     pub dpop: bool,
-    /// Hosts on private addresses that the metadata of the server may name.
+    /// Hosts on private addresses that the server's metadata may name.
     pub allow_private: Vec<String>,
     /// The account whose stored tokens are used, if several users or roles sign in to the server. `None` uses the default one.
     pub account: Option<String>,
-    /// Whether each principal of a gateway has its own tokens.
+    /// Whether each gateway principal has its own tokens.
     pub per_principal: bool,
 }
 
@@ -94,7 +94,7 @@ impl OAuthSettings {
         Self::default()
     }
 
-    /// Returns a redactor for the secrets of the settings.
+    /// Returns a redactor for the secrets in the settings.
     pub fn secrets(&self) -> Redactor {
         let mut secrets = Vec::new();
         self.add_secrets(&mut secrets);
@@ -118,11 +118,11 @@ impl OAuthSettings {
 setters!(OAuthSettings {
     /// Sets how access tokens are obtained.
     with_grant(grant: OAuthGrant) => grant = grant;
-    /// Sets the id of a registered client.
+    /// Sets a registered client's id.
     with_client_id(id: impl Into<String>) => client_id = Some(id.into());
-    /// Sets the secret of the client.
+    /// Sets the client secret.
     with_client_secret(secret: impl Into<Secret>) => client_secret = Some(secret.into());
-    /// Sets the URL of the client metadata document.
+    /// Sets the client metadata document's URL.
     with_client_metadata_url(url: impl Into<String>) => client_metadata_url = Some(url.into());
     /// Sets the key with which the client authenticates.
     with_private_key(key: PrivateKey) => private_key = Some(key);
@@ -133,16 +133,16 @@ setters!(OAuthSettings {
         => scopes = scopes.into_iter().map(Into::into).collect();
     /// Sets the only accepted authorization server.
     with_issuer(issuer: impl Into<String>) => issuer = Some(issuer.into());
-    /// Sets the port of the loopback redirect URI.
+    /// Sets the loopback redirect URI's port.
     with_redirect_port(port: u16) => redirect_port = Some(port);
-    /// Sets whether tokens are bound to a key of this client.
+    /// Sets whether tokens are bound to this client's key.
     with_dpop(dpop: bool) => dpop = dpop;
-    /// Sets the hosts on private addresses that the metadata of the server may name.
+    /// Sets the hosts on private addresses that the server's metadata may name.
     with_allow_private(hosts: impl IntoIterator<Item = impl Into<String>>)
         => allow_private = hosts.into_iter().map(Into::into).collect();
     /// Sets the account whose stored tokens are used.
     with_account(account: impl Into<String>) => account = Some(account.into());
-    /// Sets whether each principal of a gateway has its own tokens.
+    /// Sets whether each gateway principal has its own tokens.
     with_per_principal(per_principal: bool) => per_principal = per_principal;
 });
 
@@ -154,13 +154,12 @@ pub enum OAuthGrant {
     AuthorizationCode,
     /// The client acts for itself ([RFC 6749](https://www.rfc-editor.org/rfc/rfc6749#section-4.4)).
     ClientCredentials,
-    /// The client exchanges an assertion of its environment
-    /// ([RFC 7523](https://www.rfc-editor.org/rfc/rfc7523#section-2.1)).
+    /// The client exchanges an assertion from its environment ([RFC 7523](https://www.rfc-editor.org/rfc/rfc7523#section-2.1)).
     WorkloadIdentity {
-        /// The source of the assertion, a JWT.
+        /// Where the assertion, a JWT, comes from.
         assertion: TokenSource,
     },
-    /// The identity provider of an organization grants access
+    /// An organization's identity provider grants access
     /// ([Enterprise-Managed Authorization](https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization)).
     EnterpriseManaged(IdentityProvider),
 }
@@ -172,19 +171,19 @@ impl OAuthGrant {
     }
 }
 
-/// The identity provider of an organization, which exchanges an ID token for an authorization grant (ID-JAG).
+/// An organization's identity provider, which exchanges an ID token for an authorization grant (ID-JAG).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdentityProvider {
     /// The issuer, whose metadata names the token endpoint.
     pub issuer: Option<String>,
-    /// The token endpoint. `None` reads it from the metadata of the issuer.
+    /// The token endpoint. `None` reads it from the issuer's metadata.
     pub token_endpoint: Option<String>,
-    /// The id of the client at the identity provider.
+    /// The client's id at the identity provider.
     pub client_id: Option<String>,
-    /// The secret of that client.
+    /// That client's secret.
     pub client_secret: Option<Secret>,
-    /// The source of the ID token of the user.
+    /// Where the user's ID token comes from.
     pub id_token: TokenSource,
 }
 
@@ -203,9 +202,9 @@ impl IdentityProvider {
 }
 
 setters!(IdentityProvider {
-    /// Sets the id of the client at the identity provider.
+    /// Sets the client's id at the identity provider.
     with_client_id(id: impl Into<String>) => client_id = Some(id.into());
-    /// Sets the secret of that client.
+    /// Sets that client's secret.
     with_client_secret(secret: impl Into<Secret>) => client_secret = Some(secret.into());
 });
 
@@ -215,7 +214,7 @@ setters!(IdentityProvider {
 pub enum TokenSource {
     /// The token itself.
     Value(Secret),
-    /// The path of a file that contains only the token.
+    /// Path to a file that contains only the token.
     File(PathBuf),
     /// A command that prints the token.
     Command(TokenCommand),
@@ -237,18 +236,18 @@ impl TokenSource {
 pub struct TokenCommand {
     /// The program. It is executed directly, without a shell.
     pub command: String,
-    /// The arguments of the program.
+    /// The program's arguments.
     pub args: Vec<String>,
-    /// Environment variables to set, in addition to those of this process.
+    /// Environment variables to set, in addition to this process's variables.
     pub env: Vec<(String, Secret)>,
-    /// The working directory. `None` uses that of this process.
+    /// The working directory. `None` uses this process's directory.
     pub cwd: Option<PathBuf>,
-    /// Maximum time of a run.
+    /// Maximum time per run.
     pub timeout: Duration,
 }
 
 impl TokenCommand {
-    /// The default of `timeout`.
+    /// Default for `timeout`.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
     /// Creates a command from a program and its arguments.
@@ -273,7 +272,7 @@ impl TokenCommand {
 setters!(TokenCommand {
     /// Sets the working directory.
     with_cwd(cwd: impl Into<PathBuf>) => cwd = Some(cwd.into());
-    /// Sets the maximum time of a run.
+    /// Sets the maximum time per run.
     with_timeout(timeout: Duration) => timeout = timeout;
 });
 
@@ -293,7 +292,7 @@ impl fmt::Debug for TokenCommand {
     }
 }
 
-/// A private key of a client.
+/// A client's private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PrivateKey {
@@ -301,7 +300,7 @@ pub struct PrivateKey {
     pub pem: Secret,
     /// The signature algorithm. `None` selects one that fits the key.
     pub algorithm: Option<JwtAlgorithm>,
-    /// The value of `kid`.
+    /// The `kid` value.
     pub key_id: Option<String>,
 }
 
@@ -315,7 +314,7 @@ impl PrivateKey {
 setters!(PrivateKey {
     /// Sets the signature algorithm.
     with_algorithm(algorithm: JwtAlgorithm) => algorithm = Some(algorithm);
-    /// Sets the value of `kid`.
+    /// Sets `kid`.
     with_key_id(id: impl Into<String>) => key_id = Some(id.into());
 });
 

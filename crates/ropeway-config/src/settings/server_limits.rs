@@ -1,10 +1,10 @@
-//! Timeouts, limits and the reconnection of a server.
+//! A server's timeouts, limits and reconnection.
 
 use std::time::Duration;
 
 use super::gateway_auth::Rate;
 
-/// Timeouts of a connection.
+/// Connection timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerTimeouts {
@@ -15,9 +15,9 @@ pub struct ServerTimeouts {
     pub download: Duration,
     /// Time to wait for the response to the era probe before `initialize` is sent as well.
     pub probe: Duration,
-    /// Maximum time of a call without a response or a progress notification.
+    /// Maximum time that a call waits without a response or a progress notification.
     pub idle: Duration,
-    /// Maximum total time of a call.
+    /// Maximum total time per call.
     pub total: Duration,
     /// Time for a server process to exit before it is killed.
     pub close: Duration,
@@ -58,26 +58,26 @@ impl ServerTimeouts {
 /// One year, which stands for no timeout.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Size limits of a connection.
+/// Connection size limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Maximum bytes of a message: a line, an event or a response body.
+    /// Maximum message size in bytes: a line, an event or a response body.
     pub message_bytes: usize,
-    /// Maximum pages of a list.
+    /// Maximum pages per list.
     pub pages: usize,
-    /// Maximum entries of a list over all pages. Further entries are dropped with a warning.
+    /// Maximum entries per list over all pages. Further entries are dropped with a warning.
     pub list_entries: usize,
-    /// Maximum bytes of a list over all pages. A single entry may take an eighth of them.
+    /// Maximum bytes per list over all pages. A single entry may take an eighth of them.
     pub list_bytes: usize,
-    /// Maximum rounds of `input_required` responses in a call.
+    /// Maximum rounds of `input_required` responses per call.
     pub input_rounds: usize,
-    /// Maximum elicitation requests of the server during a call.
+    /// Maximum elicitation requests from the server during a call.
     pub questions: usize,
-    /// Maximum bytes of stderr output that are kept.
+    /// Maximum stderr output, in bytes, that is kept.
     pub stderr_bytes: usize,
-    /// Maximum concurrent requests of all clients of a gateway to the server.
+    /// Maximum concurrent requests to the server from all of a gateway's clients.
     pub calls: Option<usize>,
-    /// Maximum requests per time of all clients of a gateway to the server.
+    /// Maximum request rate to the server, over all of a gateway's clients.
     pub rate: Option<Rate>,
 }
 

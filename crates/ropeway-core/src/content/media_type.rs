@@ -1,6 +1,6 @@
-//! Media types of binary data.
+//! Media types for binary data.
 
-/// Detects the media type of images, audio and PDF files from their first bytes.
+/// Detects an image, audio or PDF file's media type from its first bytes.
 ///
 /// File names are unreliable, and providers reject images whose declared type is wrong.
 pub fn sniff_media_type(bytes: &[u8]) -> Option<&'static str> {
@@ -22,15 +22,15 @@ pub fn sniff_media_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// First characters of common images in base64.
+/// First base64 characters of common images.
 pub(super) const IMAGE_SIGNATURES: [(&str, &str); 4] =
     [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
 
-/// First characters of common audio formats in base64.
+/// First base64 characters of common audio formats.
 pub(super) const AUDIO_SIGNATURES: [(&str, &str); 3] =
     [("UklGR", "audio/wav"), ("T2dnUw", "audio/ogg"), ("SUQz", "audio/mpeg")];
 
-/// Returns the media type of data without a declared type.
+/// Returns the media type for data without a declared type.
 pub(super) fn guess_type(base64: &str, signatures: &[(&str, &'static str)]) -> &'static str {
     signatures
         .iter()

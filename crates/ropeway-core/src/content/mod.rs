@@ -1,4 +1,4 @@
-//! Content of tool results and messages: text, images, audio and resources.
+//! Tool result and message content: text, images, audio and resources.
 
 mod base64;
 mod media_type;

@@ -10,8 +10,8 @@ use crate::parse_error::ParseError;
 
 /// A content block (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
 ///
-/// Deserializing valid JSON never fails: a block of an unknown type, or without a required field, becomes a text part with the
-/// block's JSON.
+/// Deserializing valid JSON never fails: a block with an unknown type, or without a required field, becomes a text part with
+/// the block's JSON.
 #[derive(Clone, Debug, PartialEq)]
 #[doc(alias("ToolResultPart", "MCPContentBlock"))]
 pub enum ContentPart {
@@ -19,7 +19,7 @@ pub enum ContentPart {
     Text {
         /// The text.
         text: String,
-        /// Other fields of the block, such as `annotations` and `_meta`.
+        /// The block's other fields, such as `annotations` and `_meta`.
         extra: Map<String, Value>,
     },
     /// An image.
@@ -39,26 +39,26 @@ pub struct Blob {
     pub mime_type: String,
     /// The data.
     pub base64: SharedText,
-    /// Other fields of the block.
+    /// The block's other fields.
     pub extra: Map<String, Value>,
 }
 
 /// A resource with its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddedResource {
-    /// URI of the resource.
+    /// The resource's URI.
     pub uri: String,
     /// Media type, if the server sent one.
     pub mime_type: Option<String>,
-    /// Contents of the resource.
+    /// The resource's contents.
     pub contents: ResourceContents,
-    /// Other fields of the inner `resource` object.
+    /// The inner `resource` object's other fields.
     pub resource_extra: Map<String, Value>,
-    /// Other fields of the block.
+    /// The block's other fields.
     pub extra: Map<String, Value>,
 }
 
-/// Contents of a resource.
+/// A resource's contents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResourceContents {
     /// Text.
@@ -70,13 +70,13 @@ pub enum ResourceContents {
 /// A link to a resource that can be read from the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceLink {
-    /// URI of the resource.
+    /// The resource's URI.
     pub uri: String,
-    /// Name of the resource, or its URI if the server sent no name.
+    /// The resource's name, or its URI if the server sent no name.
     pub name: String,
     /// Media type, if the server sent one.
     pub mime_type: Option<String>,
-    /// Other fields of the block.
+    /// The block's other fields.
     pub extra: Map<String, Value>,
 }
 
@@ -123,7 +123,7 @@ impl ContentPart {
         })
     }
 
-    /// Returns the text of a text part.
+    /// Returns a text part's text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text, .. } => Some(text),
@@ -131,7 +131,7 @@ impl ContentPart {
         }
     }
 
-    /// Returns the annotations of the block, such as `audience` and `priority`.
+    /// Returns the block's annotations, such as `audience` and `priority`.
     pub fn annotations(&self) -> Option<&Value> {
         let extra = match self {
             Self::Text { extra, .. } => extra,

@@ -13,11 +13,11 @@ use super::shared_text::{SharedText, SourceBytes};
 use crate::loose_json::{BorrowedText, LooseJson};
 
 impl ContentPart {
-    /// Converts the content blocks of an MCP message, such as the `content` of a `tools/call` result
+    /// Converts an MCP message's content blocks, such as the `content` in a `tools/call` result
     /// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
     ///
-    /// Blocks of an unknown type become text parts that hold their JSON. A single block is taken as a list of one, and `null` as an
-    /// empty list.
+    /// Blocks with an unknown type become text parts that hold their JSON. A single block is taken as a list with one element,
+    /// and `null` as an empty list.
     #[doc(alias = "mapMCPContentBlocks")]
     pub fn from_blocks(blocks: Value) -> Vec<Self> {
         match blocks {
@@ -27,7 +27,7 @@ impl ContentPart {
         }
     }
 
-    /// Converts one content block of an MCP message. A block of an unknown type becomes a text part that holds its JSON.
+    /// Converts an MCP message's content block. A block with an unknown type becomes a text part that holds its JSON.
     pub fn from_block(block: Value) -> Self {
         // Deserializing would change the digits of some numbers.
         let field = |value| match value {
@@ -66,7 +66,7 @@ impl Field {
     }
 }
 
-/// Deserializes a field, which may share the memory of the source.
+/// Deserializes a field, which may share the source's memory.
 struct FieldSeed<'s>(SourceBytes<'s>);
 
 impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
@@ -82,7 +82,7 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     }
 }
 
-/// Fields of a block: the known ones by name, the others in order.
+/// A block's fields: the known ones by name, the others in order.
 #[derive(Default)]
 struct Fields {
     kind: Option<Field>,
@@ -96,7 +96,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// Returns the slot of a known field.
+    /// Returns a known field's slot.
     fn known_field(&mut self, name: &str) -> Option<&mut Option<Field>> {
         Some(match name {
             "type" => &mut self.kind,
@@ -131,7 +131,7 @@ impl Fields {
         named.chain(others.into_iter().map(|(key, field)| (key, field.into_value()))).collect()
     }
 
-    /// Converts the block into a part of its type, or into text with its JSON.
+    /// Converts the block into a part by its type, or into text with its JSON.
     fn into_part(mut self) -> ContentPart {
         // Taken for the match, and put back if the block is kept as JSON.
         let kind = self.kind.take();
@@ -204,7 +204,7 @@ fn take_string_field(field: &mut Option<Field>) -> Option<String> {
     take_text(field).map(|text| text.into_string())
 }
 
-/// Takes a string, and leaves values of other types.
+/// Takes a string, and leaves values with other types.
 fn take_text(field: &mut Option<Field>) -> Option<SharedText> {
     match field.take() {
         Some(Field::Text(text)) => Some(text),
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for ContentPart {
     }
 }
 
-/// Implements the methods of a visitor for scalars, which become text parts.
+/// Implements visitor methods for scalars, which become text parts.
 macro_rules! visit_as_text {
     ($value:ty, $wrap:expr) => {
         visit_as_text! {
@@ -258,7 +258,7 @@ macro_rules! visit_as_text {
 }
 pub(crate) use visit_as_text;
 
-/// Deserializes a part, which may share the memory of the source.
+/// Deserializes a part, which may share the source's memory.
 pub(crate) struct PartSeed<'s>(pub(crate) SourceBytes<'s>);
 
 impl<'de> DeserializeSeed<'de> for PartSeed<'_> {

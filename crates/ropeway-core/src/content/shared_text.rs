@@ -1,4 +1,4 @@
-//! Text that shares the memory of a message.
+//! Text that shares a message's memory.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::ser::Serializer;
 
 use crate::conversions::conversions;
 
-/// Text that may share the memory of the message that it was parsed from. Cloning is cheap.
+/// Text that may share memory with the message that it was parsed from. Cloning is cheap.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct SharedText(ByteString);
 
@@ -55,7 +55,7 @@ impl Serialize for SharedText {
 pub(crate) struct SourceBytes<'s>(pub(crate) Option<&'s Bytes>);
 
 impl SourceBytes<'_> {
-    /// Minimum length of shared text. Sharing keeps the whole message in memory.
+    /// Minimum shared text length. Sharing keeps the whole message in memory.
     const MIN_SHARED: usize = 16 << 10;
 
     /// Returns the text as a slice of the source, if it is long enough.

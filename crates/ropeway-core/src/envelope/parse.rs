@@ -1,4 +1,4 @@
-//! Typed results: the data of an envelope as a Rust value.
+//! Typed results: an envelope's data as a Rust value.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Envelope, EnvelopeData};
 use crate::tool::CallError;
 
-/// The error of [`Envelope::parse`].
+/// The error that [`Envelope::parse`] returns.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
@@ -26,7 +26,7 @@ pub enum ResultError {
     Tool {
         /// Name that the tool was called by.
         tool: String,
-        /// The content of the result.
+        /// The result's content.
         message: String,
     },
     /// The result does not match the type.
@@ -34,7 +34,7 @@ pub enum ResultError {
     Mismatch {
         /// Name that the tool was called by.
         tool: String,
-        /// Name of the type.
+        /// The type's name.
         expected: &'static str,
         /// The first difference.
         #[source]
@@ -43,7 +43,7 @@ pub enum ResultError {
 }
 
 impl ResultError {
-    /// Returns a short name of the reason: that of the [`CallError`], `tool_error` or `mismatch`.
+    /// Returns a short name for the reason: the [`CallError`]'s, `tool_error` or `mismatch`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Call { source, .. } => source.kind(),
@@ -61,7 +61,7 @@ impl ResultError {
 }
 
 impl Envelope {
-    /// Deserializes the [data](Self::data) of a successful call.
+    /// Deserializes a successful call's [data](Self::data).
     ///
     /// Text becomes a string if the type accepts one; otherwise it is parsed as JSON, because many servers return JSON as text. Other
     /// content becomes a list of [`ContentPart`](crate::content::ContentPart)s.

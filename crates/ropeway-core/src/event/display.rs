@@ -6,9 +6,9 @@ use super::Event;
 use crate::duration::format_duration;
 use crate::tool::Alias;
 
-/// Describes the event in one line, without the name of its server.
+/// Describes the event in one line, without its server's name.
 ///
-/// Text of a server is redacted but otherwise unchanged. Escape control characters before printing it to a terminal.
+/// Server text is redacted but otherwise unchanged. Escape control characters before printing it to a terminal.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -13,6 +13,13 @@ use crate::tool::Alias;
 /// A broadcast channel for [`Event`]s. Sending never waits.
 ///
 /// Cloning is cheap, and all clones are the same channel.
+///
+/// Every clone may emit and subscribe. The events themselves travel through a tokio broadcast channel, so a slow listener
+/// loses its oldest events instead of delaying the sender. A std `RwLock` guards the relays: [`emit`](Self::emit) reads it,
+/// [`relay`](Self::relay) and dropping a [`Relay`] write it. `emit` holds its read lock while it emits to the relay targets,
+/// which read their own lists: locks are taken from source to target, and no relay may lead back to its source. Nothing
+/// awaits, so no lock is held across `.await`. When the last clone is dropped, streams yield what they have and then end. A
+/// relay holds a clone of its target, and only a weak reference to its source.
 #[derive(Clone, Debug)]
 pub struct Events(Arc<EventBus>);
 
@@ -20,13 +27,13 @@ pub struct Events(Arc<EventBus>);
 struct EventBus {
     own: broadcast::Sender<Event>,
     relays: RwLock<Vec<RelayTarget>>,
-    /// Number of relays, so that channels without relays need no lock.
+    /// Relay count, so that channels without relays need no lock.
     count: AtomicUsize,
     /// Whether events include arguments and results.
     payloads: AtomicBool,
 }
 
-/// Another channel that receives all events, under another alias of the server.
+/// Another channel that receives all events, under another server alias.
 #[derive(Debug)]
 struct RelayTarget {
     number: u64,
@@ -52,7 +59,7 @@ impl Events {
         }))
     }
 
-    /// Includes the arguments and results of tool calls in events, with known secrets redacted.
+    /// Includes tool call arguments and results in events, with known secrets redacted.
     #[must_use]
     pub fn with_payloads(self) -> Self {
         self.0.payloads.store(true, Ordering::Release);
@@ -128,7 +135,7 @@ impl EventBus {
     }
 }
 
-/// A relay of events. Dropping it stops the relay.
+/// An event relay. Dropping it stops the relay.
 #[derive(Debug)]
 pub struct Relay {
     from: Weak<EventBus>,
@@ -143,10 +150,16 @@ impl Drop for Relay {
     }
 }
 
-/// The events of one listener, in order.
+/// One listener's events, in order.
+///
+/// One listener owns the stream and reads it through `&mut self`, so it needs no lock. [`next`](Self::next) first returns
+/// the earlier events, then those that were emitted since the subscription. A listener that falls behind by more than the
+/// channel's capacity receives one [`Event::Lagged`] with the number of missed events, and continues with the oldest one
+/// still buffered. The stream ends once every [`Events`] clone is dropped; it keeps no channel open. Dropping the stream
+/// unsubscribes: without listeners, events are discarded.
 #[derive(Debug)]
 pub struct EventStream {
-    /// Events that precede those of the receiver.
+    /// Events that precede the receiver's.
     earlier: VecDeque<Event>,
     receiver: broadcast::Receiver<Event>,
 }

@@ -19,6 +19,12 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 /// A separate thread writes, so that a slow disk does not delay callers. If it falls too far behind, it drops events and writes
 /// a line with their number. Dropping the log writes all events so far; [`EventLog::close`] also returns errors. Arguments and
 /// results are included only with [`Events::with_payloads`].
+///
+/// The thread owns the writer and its event stream, and runs them on its own current-thread runtime. The log only holds
+/// channel ends: it drops `stop` to stop the thread, receives the first write error through `outcome`, and learns from
+/// `over` that the thread has ended. The mutex around `over` makes the log `Sync`; only `drop` locks it. The thread also
+/// ends after a write error, and when all clones of the [`Events`] are dropped. Dropping the log blocks the current thread
+/// until the last line is written, for at most two seconds; after that the thread is left to finish on its own.
 #[derive(Debug)]
 pub struct EventLog {
     /// Dropped to stop the thread.
@@ -56,7 +62,7 @@ impl EventLog {
     ///
     /// # Errors
     ///
-    /// Returns the first error of the writer.
+    /// Returns the writer's first error.
     pub async fn close(mut self) -> io::Result<()> {
         self.stop = None;
         match self.outcome.take() {
@@ -101,7 +107,7 @@ impl<W: Write> LineWriter<W> {
         let mut line = serde_json::to_vec(&Line { time: &timestamp(SystemTime::now()), event })?;
         line.push(b'\n');
         self.0.write_all(&line)?;
-        // Flushed, so that readers of the file see each line at once.
+        // Flushed, so that the file's readers see each line at once.
         self.0.flush()
     }
 }
@@ -121,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// The written bytes and the number of flushes.
+    /// The written bytes and the flush count.
     #[derive(Clone, Default)]
     struct Output(Arc<Mutex<(Vec<u8>, usize)>>);
 

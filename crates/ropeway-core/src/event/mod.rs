@@ -1,4 +1,4 @@
-//! Events of connections, calls and the bridge.
+//! Connection, call and bridge events.
 
 mod display;
 mod events;
@@ -16,7 +16,7 @@ pub use self::log::EventLog;
 pub use crate::rfc3339::timestamp;
 use crate::tool::{Alias, CallId, Progress};
 
-/// An event of a connection, a call or the bridge.
+/// A connection, call or bridge event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event")]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum Event {
     /// A connection attempt starts.
     #[serde(rename = "server.connecting")]
     Connecting {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// Number of consecutive failed attempts.
         failures: u32,
@@ -32,7 +32,7 @@ pub enum Event {
     /// A connection is established.
     #[serde(rename = "server.ready")]
     Ready {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The negotiated protocol version.
         protocol_version: String,
@@ -40,7 +40,7 @@ pub enum Event {
     /// A connection failed or was lost.
     #[serde(rename = "server.down")]
     Down {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The reason.
         cause: String,
@@ -51,13 +51,13 @@ pub enum Event {
     /// A server requires authentication.
     #[serde(rename = "server.needs_auth")]
     NeedsAuth {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
     },
     /// The user is prompted to sign in to a server.
     #[serde(rename = "server.sign_in_started")]
     SignInStarted {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The reason: `first`, `expired` or `scope`.
         reason: String,
@@ -65,13 +65,13 @@ pub enum Event {
     /// The user signed in to a server.
     #[serde(rename = "server.signed_in")]
     SignedIn {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
     },
     /// A server is being restarted.
     #[serde(rename = "server.restarting")]
     Restarting {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The reason.
         reason: String,
@@ -79,45 +79,45 @@ pub enum Event {
     /// A connection was closed by the client.
     #[serde(rename = "server.closed")]
     Closed {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
     },
-    /// The tools of a server have changed.
+    /// A server's tools have changed.
     #[serde(rename = "server.tools_changed")]
     ToolsChanged {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
     },
-    /// The prompts of a server have changed.
+    /// A server's prompts have changed.
     #[serde(rename = "server.prompts_changed")]
     PromptsChanged {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
     },
-    /// The resources of a server have changed.
+    /// A server's resources have changed.
     #[serde(rename = "server.resources_changed")]
     ResourcesChanged {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
     },
     /// A subscribed resource has changed.
     #[serde(rename = "server.resource_updated")]
     ResourceUpdated {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
-        /// The URI of the resource.
+        /// The resource's URI.
         uri: String,
     },
     /// A tool call returned a result, which may report an error.
     #[serde(rename = "mcp.tool_called")]
     ToolCalled {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The tool's name on the server.
         tool: String,
-        /// The id of the call.
+        /// The call's id.
         call: CallId,
-        /// The duration of the call.
+        /// The call's duration.
         #[serde(rename = "took_ms", with = "milliseconds")]
         took: Duration,
         /// Whether the tool reported an error.
@@ -132,13 +132,13 @@ pub enum Event {
     /// A tool call failed without a result.
     #[serde(rename = "mcp.tool_failed")]
     ToolFailed {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The tool's name on the server.
         tool: String,
-        /// The id of the call.
+        /// The call's id.
         call: CallId,
-        /// The duration of the call.
+        /// The call's duration.
         #[serde(rename = "took_ms", with = "milliseconds")]
         took: Duration,
         /// The reason.
@@ -150,9 +150,9 @@ pub enum Event {
     /// A call made progress.
     #[serde(rename = "progress")]
     Progress {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
-        /// The id of the call.
+        /// The call's id.
         call: CallId,
         /// The progress so far.
         #[serde(flatten)]
@@ -161,11 +161,11 @@ pub enum Event {
     /// A server sent a log message.
     #[serde(rename = "log")]
     Log {
-        /// The alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The log level, such as `info`.
         level: String,
-        /// The name of the logger.
+        /// The logger's name.
         logger: Option<String>,
         /// The message, as any JSON value.
         data: Value,
@@ -197,7 +197,7 @@ pub enum Event {
     },
 }
 
-/// A time as a number of milliseconds.
+/// A time in milliseconds.
 mod milliseconds {
     use std::time::Duration;
 
@@ -212,7 +212,7 @@ mod milliseconds {
     }
 }
 
-/// A time as a number of milliseconds, or `null`.
+/// A time in milliseconds, or `null`.
 mod maybe_milliseconds {
     use std::time::Duration;
 
@@ -231,7 +231,7 @@ mod maybe_milliseconds {
     }
 }
 
-/// Returns the server of an event, by shared or mutable reference.
+/// Returns an event's server, by shared or mutable reference.
 macro_rules! server_of {
     ($event:expr) => {
         match $event {
@@ -287,7 +287,7 @@ impl Event {
         self
     }
 
-    /// Replaces the alias of the server.
+    /// Replaces the server's alias.
     fn renamed(mut self, alias: &Alias) -> Self {
         if let Some(server) = self.server_mut() {
             *server = alias.clone();

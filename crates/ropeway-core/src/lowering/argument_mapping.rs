@@ -1,4 +1,4 @@
-//! Maps arguments between the form of a dialect and the form that a tool expects.
+//! Maps arguments between a dialect's form and the form that a tool expects.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 pub(super) struct ArgumentMapping {
     /// Keyed by the name in the dialect.
     properties: HashMap<String, PropertyMapping>,
-    /// Mapping of properties that the schema does not name.
+    /// Mapping for properties that the schema does not name.
     others: Option<Box<ArgumentMapping>>,
-    /// Mapping of the items of an array.
+    /// Mapping for an array's items.
     items: Option<Box<ArgumentMapping>>,
 }
 
@@ -23,7 +23,7 @@ struct PropertyMapping {
     mapping: Option<ArgumentMapping>,
 }
 
-/// The meaning of a `null` from the model. If alternatives differ, the greatest value wins.
+/// What a `null` from the model means. If alternatives differ, the greatest value wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NullMeaning {
     /// Unspecified; the value is passed on.
@@ -48,17 +48,17 @@ impl ArgumentMapping {
         }
     }
 
-    /// Adds the mapping of array items.
+    /// Adds the mapping for array items.
     pub(super) fn items(&mut self, mapping: Option<Self>) {
         merge(&mut self.items, mapping.map(Box::new));
     }
 
-    /// Adds the mapping of properties that the schema does not name.
+    /// Adds the mapping for properties that the schema does not name.
     pub(super) fn others(&mut self, mapping: Option<Self>) {
         merge(&mut self.others, mapping.map(Box::new));
     }
 
-    /// Merges the mapping of an alternative: a value may have either form.
+    /// Merges an alternative's mapping: a value may have either form.
     pub(super) fn merge(&mut self, other: Option<Self>) {
         let Some(other) = other else { return };
         for (wire, argument) in other.properties {
@@ -80,7 +80,7 @@ impl ArgumentMapping {
         }
     }
 
-    /// Translates a value into the form of the dialect.
+    /// Translates a value into the dialect's form.
     pub(super) fn to_wire(&self, value: &Value) -> Value {
         match value {
             Value::Object(map) => Value::Object(self.object_to_wire(map)),

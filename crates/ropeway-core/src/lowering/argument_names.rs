@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::name::{self, NameRules};
 
-/// The replacements for argument names. A name is replaced in the same way in all of a tool.
+/// Argument name replacements. A name is replaced in the same way throughout a tool.
 pub(super) struct ArgumentNames<'d> {
     document: &'d Value,
-    /// The rules of the dialect, if it has any.
+    /// The dialect's rules, if it has any.
     name_rules: Option<&'static NameRules>,
     given: HashMap<String, String>,
-    /// All keys of the document, and all replacements. Collected for the first replacement.
+    /// All keys in the document, and all replacements. Collected for the first replacement.
     taken: HashSet<String>,
     /// Whether any name has to be replaced; computed once.
     needs_renaming: Option<bool>,
@@ -36,7 +36,7 @@ impl<'d> ArgumentNames<'d> {
         *self.needs_renaming.get_or_insert_with(look)
     }
 
-    /// Returns the dialect's name of an argument.
+    /// Returns the dialect's name for an argument.
     pub(super) fn wire_name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
         let Some(name_rules) = self.name_rules.filter(|name_rules| !name_rules.accepts(name)) else {
             return Cow::Borrowed(name);
@@ -61,7 +61,7 @@ impl<'d> ArgumentNames<'d> {
     }
 }
 
-/// Collects all keys of a document, which replacements must not use.
+/// Collects all keys in a document, which replacements must not use.
 fn collect_keys(value: &Value, keys: &mut HashSet<String>) {
     match value {
         Value::Object(map) => {

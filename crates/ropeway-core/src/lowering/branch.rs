@@ -18,7 +18,8 @@ use super::walker::{LowerResult, LoweredSchema, Walker};
 const MAX_COMPARED: usize = 64;
 
 impl<'d> Walker<'d> {
-    /// Lowers a node for a target that accepts no siblings of alternatives: siblings are moved into each alternative.
+    /// Lowers a node for a target that accepts no siblings beside alternatives: siblings are moved into each
+    /// alternative.
     pub(super) fn with_alternatives(
         &mut self,
         mut node: Node<'d>,
@@ -53,7 +54,7 @@ impl<'d> Walker<'d> {
         match branches.len() {
             0 => return Ok(None),
             1 => {
-                // Annotations of the whole schema take precedence.
+                // The whole schema's annotations take precedence.
                 if let Some(CowValue::Object(mut only)) = branches.pop() {
                     only.extend(std::mem::take(&mut builder.out));
                     builder.out = only;
@@ -153,7 +154,7 @@ impl<'d> Walker<'d> {
         Ok((schema, self.loosened == loosened))
     }
 
-    /// Rewrites keywords of older drafts.
+    /// Rewrites keywords from older drafts.
     pub(super) fn modernise(&mut self, node: &mut Node<'d>, notes: &mut Notes) {
         for (keyword, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             let Some(is_exclusive) = node.get(keyword).and_then(Value::as_bool) else { continue };

@@ -1,4 +1,4 @@
-//! The report of changes to a schema.
+//! Schema change report.
 
 /// A difference between a definition and its lowered schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,11 +8,11 @@ pub struct SchemaChange {
     pub path: String,
     /// The changed keyword.
     pub keyword: String,
-    /// The kind of change.
+    /// What kind of change this is.
     pub kind: ChangeKind,
 }
 
-/// A kind of change to a keyword.
+/// A kind of keyword change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeKind {

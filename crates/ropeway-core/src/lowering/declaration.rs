@@ -1,4 +1,4 @@
-//! The declaration of a tool in a request.
+//! A tool's declaration in a request.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::cow_value::CowObject;
 use crate::message::Dialect;
 
-/// The declaration of a tool in a request.
+/// A tool's declaration in a request.
 pub(super) struct Declaration<'a> {
     pub(super) dialect: Dialect,
     pub(super) name: &'a str,
@@ -14,7 +14,7 @@ pub(super) struct Declaration<'a> {
     pub(super) schema: &'a CowObject<'a>,
     /// Whether the provider enforces the schema; `None` if the definition does not specify it.
     pub(super) strict: Option<bool>,
-    /// The provider options of the definition.
+    /// The definition's provider options.
     pub(super) options: &'a Map<String, Value>,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn is_reserved(name: &str, dialect: Dialect) -> bool {
     }
 }
 
-/// The effect of lowering on a provider option.
+/// What lowering does with a provider option.
 pub(super) enum OptionUse {
     Sent,
     /// It is sent, but the vendor's reference does not list it.
@@ -37,9 +37,9 @@ pub(super) enum OptionUse {
     Refused(&'static str),
 }
 
-/// Returns the effect of lowering on an option.
+/// Returns what lowering does with an option.
 ///
-/// Known options are those of the vendors' references: <https://docs.claude.com/en/api/messages#body-tools>,
+/// Known options are those in the vendors' references: <https://docs.claude.com/en/api/messages#body-tools>,
 /// <https://platform.openai.com/docs/api-reference/responses/create#responses-create-tools> and
 /// <https://ai.google.dev/api/caching#FunctionDeclaration>.
 pub(super) fn option_use(name: &str, dialect: Dialect) -> OptionUse {
@@ -87,7 +87,7 @@ impl Serialize for Declaration<'_> {
     }
 }
 
-/// The fields of the function.
+/// The function's fields.
 struct Fields<'a>(&'a Declaration<'a>);
 
 impl Fields<'_> {

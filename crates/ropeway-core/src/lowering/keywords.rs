@@ -1,4 +1,4 @@
-//! Lowering of one node, keyword by keyword.
+//! Lowering one node, keyword by keyword.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -116,7 +116,7 @@ impl<'d> Walker<'d> {
         Ok(true)
     }
 
-    /// Returns the types of a node, declared or derived from its other keywords.
+    /// Returns a node's types, declared or derived from its other keywords.
     fn types(&mut self, node: &Node<'d>) -> Option<Types> {
         let values = match (node.get("const"), node.get("enum")) {
             (Some(value), _) => std::slice::from_ref(value),
@@ -195,7 +195,7 @@ fn drop_undeclared_required(schema: &mut CowObject<'_>) {
     }
 }
 
-/// Returns `true` if a keyword applies to values of these types.
+/// Returns `true` if a keyword applies to values with these types.
 pub(super) fn applies(keyword: &str, types: Types) -> bool {
     let about = match keyword {
         "properties"

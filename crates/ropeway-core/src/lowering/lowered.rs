@@ -13,11 +13,11 @@ use crate::tool::Arguments;
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct LoweredTools {
-    /// The tools, in the order of their definitions.
+    /// The tools, in definition order.
     pub tools: Vec<LoweredTool>,
     /// The tools that could not be lowered.
     pub omitted: Vec<OmittedTool>,
-    /// The JSON of all tools, separated by commas.
+    /// All tools as JSON, separated by commas.
     json: String,
     by_name: HashMap<String, usize>,
     by_wire_name: HashMap<String, usize>,
@@ -27,11 +27,11 @@ pub struct LoweredTools {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LoweredTool {
-    /// The name of the tool in its definition.
+    /// The tool's name in its definition.
     pub name: String,
-    /// The name of the tool in requests of this dialect.
+    /// The tool's name in this dialect's requests.
     pub wire_name: String,
-    /// The element of the request's tool list.
+    /// The element in the request's tool list.
     pub json: Box<RawValue>,
     /// The changes to the schema.
     pub changes: Vec<SchemaChange>,
@@ -45,7 +45,7 @@ pub struct LoweredTool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OmittedTool {
-    /// The name of the tool in its definition.
+    /// The tool's name in its definition.
     pub name: String,
     /// The reason.
     pub reason: String,
@@ -77,7 +77,7 @@ impl LoweredTools {
         omitted.chain(self.tools.iter().flat_map(options))
     }
 
-    /// Returns the JSON of all tools as it appears between the brackets of the request's list.
+    /// Returns all tools as JSON, as it appears between the brackets in the request's list.
     pub fn json(&self) -> &str {
         &self.json
     }
@@ -94,7 +94,7 @@ impl LoweredTools {
 }
 
 impl LoweredTool {
-    /// Translates the arguments of an earlier call into the form of the dialect.
+    /// Translates an earlier call's arguments into the dialect's form.
     pub fn to_wire<'a>(&self, arguments: &'a Arguments) -> Cow<'a, Arguments> {
         match &self.mapping {
             Some(mapping) => Cow::Owned(mapping.object_to_wire(arguments)),

@@ -1,4 +1,4 @@
-//! A schema as a list of keywords, before its subschemas are lowered.
+//! A schema as a keyword list, before its subschemas are lowered.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::types::Types;
 use crate::json;
 
-/// The keywords of a schema, in order.
+/// A schema's keywords, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node<'d> {
     entries: Vec<(Cow<'d, str>, Cow<'d, Value>)>,
@@ -15,14 +15,14 @@ pub(super) struct Node<'d> {
     needs_rewriting: bool,
 }
 
-/// Keywords that have no effect without the first of their group.
+/// Keywords that have no effect without the first one in their group.
 pub(super) const GROUPS: [[&str; 3]; 2] = [["if", "then", "else"], ["contains", "minContains", "maxContains"]];
 
 /// The error for two schemas that no value matches at once.
 pub(super) struct Unsatisfiable;
 
 impl<'d> Node<'d> {
-    /// Reads the keywords of a schema; `None` if it is not an object.
+    /// Reads a schema's keywords; `None` if it is not an object.
     pub(super) fn of(schema: Cow<'d, Value>) -> Option<Self> {
         let entries: Vec<(Cow<'d, str>, Cow<'d, Value>)> = match schema {
             Cow::Borrowed(Value::Object(map)) => {
@@ -37,7 +37,7 @@ impl<'d> Node<'d> {
         Some(Self { entries, needs_rewriting })
     }
 
-    /// Returns `true` if the node has a reference, parts, alternatives or a keyword of an older draft.
+    /// Returns `true` if the node has a reference, parts, alternatives or a keyword from an older draft.
     pub(super) fn needs_rewriting(&self) -> bool {
         self.needs_rewriting
     }
@@ -46,7 +46,7 @@ impl<'d> Node<'d> {
         self.source(keyword).map(|value| &**value)
     }
 
-    /// Returns the value of a keyword as it is borrowed.
+    /// Returns a keyword's value as it is borrowed.
     pub(super) fn source(&self, keyword: &str) -> Option<&Cow<'d, Value>> {
         self.entries.iter().find(|(other, _)| other == keyword).map(|(_, value)| value)
     }
@@ -116,7 +116,7 @@ impl<'d> Node<'d> {
             || (has(&["items"]) && brings(&["prefixItems"]))
     }
 
-    /// Merges the keywords of another schema: only values that match both are allowed.
+    /// Merges another schema's keywords: only values that match both are allowed.
     ///
     /// Calls `leftover` for keywords that cannot be merged. Without them, the schema allows too much.
     pub(super) fn merge(
@@ -194,7 +194,7 @@ fn needs_rewriting(keyword: &str) -> bool {
     )
 }
 
-/// Returns the schemas of a list, borrowed if the list is.
+/// Returns a list's schemas, borrowed if the list is.
 pub(super) fn items<'d>(list: &Cow<'d, Value>) -> Vec<Cow<'d, Value>> {
     match list {
         Cow::Borrowed(Value::Array(items)) => items.iter().map(Cow::Borrowed).collect(),
@@ -203,7 +203,7 @@ pub(super) fn items<'d>(list: &Cow<'d, Value>) -> Vec<Cow<'d, Value>> {
     }
 }
 
-/// Returns the schemas of a map, borrowed if the map is.
+/// Returns a map's schemas, borrowed if the map is.
 pub(super) fn entries<'d>(map: &Cow<'d, Value>) -> Vec<(Cow<'d, str>, Cow<'d, Value>)> {
     match map {
         Cow::Borrowed(Value::Object(map)) => {
@@ -216,7 +216,7 @@ pub(super) fn entries<'d>(map: &Cow<'d, Value>) -> Vec<(Cow<'d, str>, Cow<'d, Va
     }
 }
 
-/// Intersects the values of one keyword.
+/// Intersects one keyword's values.
 fn intersect<'d>(
     keyword: &str,
     ours: &mut Cow<'d, Value>,
@@ -288,7 +288,7 @@ fn intersect<'d>(
     Ok(())
 }
 
-/// Adds a schema to the `allOf` of another one.
+/// Adds a schema to another one's `allOf`.
 fn add_all_of(schema: &mut Value, other: &Value) {
     match (&mut *schema, other) {
         (one, other) if one == other => {}

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::cow_value::CowObject;
 
-/// Maximum length of a note in bytes.
+/// Maximum note length in bytes.
 const MAX_LENGTH: usize = 300;
 
-/// Maximum length of all notes of a schema in bytes.
+/// Maximum length of all notes on a schema in bytes.
 const MAX_TOTAL_LENGTH: usize = 2_000;
 
-/// The notes of one schema.
+/// One schema's notes.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     text: String,
@@ -63,7 +63,7 @@ impl Notes {
         }
     }
 
-    /// Appends the notes to the description of a schema.
+    /// Appends the notes to a schema's description.
     pub(super) fn append_to(&self, schema: &mut CowObject<'_>) {
         if !self.is_empty() {
             let text = self.appended_to(schema.value("description").and_then(Value::as_str)).map(Cow::into_owned);
@@ -72,7 +72,7 @@ impl Notes {
     }
 }
 
-/// Truncates a text to the maximum length of a note.
+/// Truncates a text to the maximum note length.
 pub(super) fn short(text: &str) -> Cow<'_, str> {
     if text.len() > MAX_LENGTH {
         Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(MAX_LENGTH)]))

@@ -154,7 +154,7 @@ impl<'d> Walker<'d> {
         self.target.is_lenient() && are_plain && !self.names.needs_renaming()
     }
 
-    /// Returns the dialect's name of a property that need not be declared here.
+    /// Returns the dialect's name for a property that need not be declared here.
     fn known_name<'n>(&mut self, name: &'n str, builder: &mut SchemaBuilder<'d>) -> Cow<'n, str> {
         let wire = self.names.wire_name(name);
         builder.mapping.property(&wire, name, NullMeaning::Unknown, None);

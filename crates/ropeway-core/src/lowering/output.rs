@@ -1,4 +1,4 @@
-//! Lowering of the schema for structured output.
+//! Lowering the schema for structured output.
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ pub struct LoweredOutput {
 pub struct LowerError(String);
 
 impl LoweredOutput {
-    /// Translates the output of the model into the form of the original schema.
+    /// Translates the model's output into the original schema's form.
     pub fn from_wire(&self, answer: Value) -> Value {
         match &self.mapping {
             Some(mapping) => mapping.to_tool(answer),

@@ -8,7 +8,7 @@ pub(super) fn is_anchored(pattern: &str) -> bool {
     backslashes.is_multiple_of(2) && !has_anchor(inner)
 }
 
-/// Returns `true` if the pattern consists of characters, sets, groups, alternatives and repetitions only.
+/// Returns `true` if the pattern only has characters, sets, groups, alternatives and repetitions.
 ///
 /// Providers differ in look-around, back-references and escapes with a letter.
 pub(super) fn is_portable(pattern: &str) -> bool {
@@ -72,7 +72,7 @@ pub(super) fn is_portable(pattern: &str) -> bool {
 /// Parses the rest of `{n}`, `{n,}` or `{n,m}`.
 fn is_repetition(characters: &mut impl Iterator<Item = char>) -> bool {
     let inner: String = characters.take_while(|c| *c != '}').take(12).collect();
-    // Some providers reject larger numbers, and others expand them into a grammar of that size.
+    // Some providers reject larger numbers, and others expand them into a grammar with that size.
     let number = |text: &str| text.parse::<u16>().ok().filter(|number| *number <= 1000);
     match inner.split_once(',') {
         None => number(&inner).is_some(),

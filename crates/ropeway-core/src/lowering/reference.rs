@@ -1,4 +1,4 @@
-//! Resolution of references inside of a document.
+//! Resolving references inside a document.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Document<'d> {
     known: HashMap<String, Option<&'d Value>>,
 }
 
-/// The schemas of a document that have an anchor or an id.
+/// A document's schemas that have an anchor or an id.
 #[derive(Default)]
 struct NamedSchemas<'d> {
     anchors: HashMap<&'d str, &'d Value>,

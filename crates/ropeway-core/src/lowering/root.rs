@@ -1,4 +1,4 @@
-//! The root of a schema, which is always a single object.
+//! A schema's root, which is always a single object.
 
 use std::borrow::Cow;
 
@@ -14,22 +14,22 @@ use super::types::Types;
 use super::walker::{LowerResult, LoweredSchema, RefLimits, SchemaError, SchemaStats, Walker};
 use crate::schema::bounds;
 
-/// Limits on the recursion of a schema and on nested references, from the loosest to the tightest.
+/// Limits on a schema's recursion and on nested references, from the loosest to the tightest.
 const REF_LIMITS: [(usize, usize); 4] = [(2, usize::MAX), (1, usize::MAX), (1, 3), (1, 2)];
 
 /// Maximum number of schemas that is never reduced, even with recursion.
 const MIN_SCHEMA_LIMIT: usize = 400;
 
-/// Maximum number of schemas of one property.
+/// Maximum number of schemas for one property.
 const MAX_KINDS: usize = 300;
 
 /// Maximum depth of nested alternatives.
 const MAX_DEPTH: usize = 4;
 
-/// Maximum number of argument forms of one alternative.
+/// Maximum number of argument forms for one alternative.
 const MAX_FORMS: usize = 100;
 
-/// The limits of OpenAI's strict mode.
+/// OpenAI's strict mode limits.
 const MAX_STRICT: SchemaStats = SchemaStats {
     properties: 5_000,
     enum_values: 1_000,
@@ -42,7 +42,7 @@ const MAX_STRICT: SchemaStats = SchemaStats {
 #[derive(Debug)]
 pub(super) struct LoweredRoot<'d> {
     pub(super) schema: CowObject<'d>,
-    /// Notes for the description of the tool.
+    /// Notes for the tool's description.
     pub(super) notes: Notes,
     pub(super) mapping: Option<ArgumentMapping>,
     pub(super) changes: Vec<SchemaChange>,
@@ -117,7 +117,7 @@ impl<'d> Walker<'d> {
         self.keywords(&node, notes)?.ok_or_else(|| unusable("its schema allows nothing"))
     }
 
-    /// Folds alternatives into one object with the properties of all.
+    /// Folds alternatives into one object with all their properties.
     fn fold_alternatives(&mut self, node: &mut Node<'d>, keyword: &'static str, notes: &mut Notes) -> LowerResult {
         let Some(list) = node.remove(keyword) else { return Ok(()) };
         let list = node::items(&list);
@@ -179,7 +179,7 @@ impl<'d> Walker<'d> {
         Ok(())
     }
 
-    /// Returns the argument forms of a branch; empty if it is not an object.
+    /// Returns a branch's argument forms; empty if it is not an object.
     fn arguments(&mut self, branch: Cow<'d, Value>, depth: usize) -> LowerResult<Vec<ArgumentForm>> {
         let Some(mut node) = self.expand_separately(branch)? else { return Ok(Vec::new()) };
         if node.types().is_some_and(|types| !types.has(Types::OBJECT)) {
@@ -247,12 +247,12 @@ impl<'d> Walker<'d> {
     }
 }
 
-/// A set of arguments that an alternative accepts.
+/// An argument set that an alternative accepts.
 #[derive(Clone, Debug, Default)]
 struct ArgumentForm {
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Patterns of additional names.
+    /// Additional name patterns.
     patterns: Vec<String>,
     is_closed: bool,
 }

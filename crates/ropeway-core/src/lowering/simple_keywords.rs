@@ -11,10 +11,10 @@ use super::node::is_annotation;
 use super::target::KeywordAction;
 use super::walker::Walker;
 
-/// Maximum depth of the values in a schema, such as examples.
+/// Maximum depth of values in a schema, such as examples.
 const MAX_DEPTH: usize = 16;
 
-/// The type of a keyword's value.
+/// A keyword value's type.
 #[derive(Clone, Copy)]
 pub(super) enum ValueKind {
     Text,

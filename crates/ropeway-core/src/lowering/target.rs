@@ -1,4 +1,4 @@
-//! The subset of JSON Schema that a dialect accepts, with and without strict mode.
+//! The JSON Schema subset that a dialect accepts, with and without strict mode.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::name::NameRules;
 use super::pattern;
 use crate::message::Dialect;
 
-/// The subset of JSON Schema that a dialect accepts.
+/// The JSON Schema subset that a dialect accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SchemaTarget {
     /// Everything, except for restrictions on the root.
@@ -14,7 +14,7 @@ pub(super) enum SchemaTarget {
     /// Everything, except for restrictions on the root, and for open arrays and objects. Used for all Chat Completions
     /// servers.
     OpenAi,
-    /// A list of keywords.
+    /// A keyword list.
     Gemini,
     /// A subset that compiles to a grammar; arguments may be optional.
     StrictAnthropic,
@@ -22,7 +22,7 @@ pub(super) enum SchemaTarget {
     StrictOpenAi,
 }
 
-/// The effect of lowering on a keyword.
+/// What lowering does with a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeywordAction {
     Keep,

@@ -1,4 +1,4 @@
-//! Lowering of one tool.
+//! Lowering one tool.
 
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
@@ -106,11 +106,11 @@ pub(super) fn reason_of(error: SchemaError) -> String {
     }
 }
 
-/// Providers whose options are supported. Those of `openai` and `google` apply to all their dialects; those of a
-/// dialect win.
+/// Providers whose options are supported. `openai` and `google` options apply to all their dialects; a dialect's own
+/// options win.
 const PROVIDERS: [&str; 6] = ["anthropic", "openai", "responses", "chat", "google", "gemini"];
 
-/// Returns the options of a definition for this dialect. Warns about each option that is not sent, or may be refused.
+/// Returns a definition's options for this dialect. Warns about each option that is not sent, or may be refused.
 fn options(
     definition: &ToolDefinition,
     dialect: Dialect,
@@ -150,7 +150,7 @@ fn options(
     all
 }
 
-/// Flattens options into the fields of a function declaration. OpenAI's Chat Completions nest them in `function`
+/// Flattens options into a function declaration's fields. OpenAI's Chat Completions nest them in `function`
 /// (<https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools>), which is accepted for both
 /// dialects.
 fn flat(options: &Map<String, Value>, dialect: Dialect) -> Map<String, Value> {

@@ -1,4 +1,4 @@
-//! A set of tools that is lowered on first use.
+//! A tool set that is lowered on first use.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use super::tool::{self, StrictBudget};
 use crate::message::Dialect;
 use crate::tool::ToolDefinition;
 
-/// A source of tools, lowered once per dialect.
+/// A tool source, lowered once per dialect.
 pub trait Lower: fmt::Debug + Send + Sync {
     /// Returns the tools, lowered for a dialect.
     fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools>;
@@ -39,12 +39,12 @@ pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dial
 
 /// Tools for a model, lowered once per dialect, on first use. Cheap to clone.
 ///
-/// A reference to a `Registry` converts into the set of its tools.
+/// A reference to a `Registry` converts into its tool set.
 #[derive(Clone, Debug)]
 pub struct Toolset(Arc<dyn Lower>);
 
 impl Toolset {
-    /// Creates a set of definitions.
+    /// Creates a set from definitions.
     pub fn new(definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
         Self::of(Definitions { definitions: definitions.into_iter().collect(), cache: Cache::default() })
     }
@@ -78,12 +78,12 @@ impl Lower for Definitions {
     }
 }
 
-/// The lowered tools of each dialect.
+/// Each dialect's lowered tools.
 #[derive(Clone, Debug, Default)]
 pub struct Cache([OnceLock<Arc<LoweredTools>>; Dialect::ALL.len()]);
 
 impl Cache {
-    /// Returns the lowered tools of a dialect, lowering them at the first use.
+    /// Returns a dialect's lowered tools, lowering them at the first use.
     pub fn get(&self, dialect: Dialect, lower: impl FnOnce() -> LoweredTools) -> Arc<LoweredTools> {
         let at = Dialect::ALL.iter().position(|other| *other == dialect).unwrap_or_default();
         self.0[at].get_or_init(|| Arc::new(lower())).clone()

@@ -1,10 +1,10 @@
-//! Sets of JSON types.
+//! JSON type sets.
 
 use serde_json::Value;
 
 const NAMES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
 
-/// A set of types.
+/// A type set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Types(u8);
 
@@ -43,7 +43,7 @@ impl Types {
         }
     }
 
-    /// Returns the type for a name or one of its common synonyms.
+    /// Returns the type for a name or for one of its common synonyms.
     fn named(word: &str) -> Self {
         if let Some(at) = NAMES.iter().position(|name| *name == word) {
             return Self(1 << at);
@@ -62,7 +62,7 @@ impl Types {
         Self::named(name)
     }
 
-    /// Returns the type of a value.
+    /// Returns a value's type.
     pub(super) fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::NULL,
@@ -118,12 +118,12 @@ impl Types {
         (0..NAMES.len()).map(|at| Self(1 << at)).filter(move |one| self.0 & one.0 != 0)
     }
 
-    /// Returns the name of the first type.
+    /// Returns the first type's name.
     pub(super) fn name(self) -> &'static str {
         NAMES.get(self.0.trailing_zeros() as usize).unwrap_or(&"null")
     }
 
-    /// Returns the value of a `type` keyword.
+    /// Returns the `type` keyword's value.
     pub(super) fn to_value(self) -> Value {
         if self.is_one() { Value::from(self.name()) } else { self.each().map(|one| Value::from(one.name())).collect() }
     }

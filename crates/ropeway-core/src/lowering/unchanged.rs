@@ -1,4 +1,4 @@
-//! Detection of schemas that need no change. Most need none, and detecting that is much cheaper than rewriting them.
+//! Detects schemas that need no change. Most need none, and detecting that is much cheaper than rewriting them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -71,7 +71,7 @@ fn are_alternatives_unchanged(map: &Map<String, Value>, target: SchemaTarget, le
     }) && map.contains_key("anyOf")
 }
 
-/// Returns `true` if the value of a keyword without subschemas is valid.
+/// Returns `true` if the value is valid for a keyword without subschemas.
 fn is_plain(keyword: &str, value: &Value) -> bool {
     ValueKind::of(keyword).is_some_and(|kind| kind.is(value)) && !is_deep(value)
 }

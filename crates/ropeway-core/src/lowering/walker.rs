@@ -15,10 +15,10 @@ use super::target::SchemaTarget;
 use super::types::Types;
 use crate::schema::pointer;
 
-/// Maximum depth of nested schemas. Real ones have up to thirteen levels.
+/// Maximum schema nesting depth. Real schemas have up to thirteen levels.
 const MAX_LEVELS: usize = 32;
 
-/// Maximum depth of OpenAI's strict mode.
+/// Maximum depth in OpenAI's strict mode.
 const MAX_STRICT_LEVELS: usize = 10;
 
 /// Maximum length of a chain of references and parts.
@@ -30,7 +30,7 @@ const MAX_PARTS: usize = 500;
 /// Maximum number of schemas in a tool. Beyond it, references are left open: a few of them can expand to billions.
 const MAX_SCHEMAS: usize = 10_000;
 
-/// Maximum amount of text in a tool in bytes. Beyond it, references are left open.
+/// Maximum text in a tool in bytes. Beyond it, references are left open.
 const MAX_TEXT: usize = 512 * 1024;
 
 /// Maximum number of reported changes.
@@ -39,7 +39,7 @@ const MAX_CHANGES: usize = 1_000;
 /// Why a schema is not lowered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SchemaError {
-    /// The schema cannot describe the arguments of a tool.
+    /// The schema cannot describe a tool's arguments.
     Unusable(String),
     /// The provider cannot enforce the schema.
     NotStrict(String),
@@ -68,7 +68,7 @@ impl<'d> LoweredSchema<'d> {
 /// Limits on following references.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RefLimits {
-    /// Maximum recursion of a schema.
+    /// Maximum schema recursion.
     pub(super) unroll: usize,
     /// Maximum number of nested references.
     pub(super) references: usize,
@@ -102,7 +102,7 @@ pub(super) struct Walker<'d> {
     recursed: bool,
     /// Whether the current schema only checks a value, and does not describe how to generate one.
     pub(super) checks_only: bool,
-    /// The targets of the references that lead to the current schema, followed by those merged into it.
+    /// The reference targets that lead to the current schema, followed by those merged into it.
     stack: Vec<&'d Value>,
     levels: usize,
     hops: usize,
@@ -131,7 +131,7 @@ impl<'d> Walker<'d> {
         }
     }
 
-    /// Returns the number of schemas so far.
+    /// Returns the schema count so far.
     fn schemas(&self) -> usize {
         MAX_SCHEMAS - self.schemas_left
     }
@@ -190,7 +190,7 @@ impl<'d> Walker<'d> {
         }
     }
 
-    /// Resolves the references of a schema and merges its parts. Returns `None` if it allows no value.
+    /// Resolves a schema's references and merges its parts. Returns `None` if it allows no value.
     pub(super) fn expand(
         &mut self,
         schema: Cow<'d, Value>,
@@ -238,7 +238,7 @@ impl<'d> Walker<'d> {
         node
     }
 
-    /// Merges the parts of `allOf`. Returns `false` if no value matches all of them.
+    /// Merges the parts in `allOf`. Returns `false` if no value matches all of them.
     fn merge_parts(
         &mut self,
         node: &mut Node<'d>,
@@ -302,7 +302,7 @@ impl<'d> Walker<'d> {
         node
     }
 
-    /// Returns a schema that allows at least the values of the target. Only the type is kept.
+    /// Returns a schema that allows at least the target's values. Only the type is kept.
     fn open_schema(&mut self, target: Option<&Value>, notes: &mut Notes, note: &str) -> LowerResult<Node<'d>> {
         if self.target.is_strict() && !self.checks_only {
             return Err(self.not_strict("is recursive or unresolved"));
@@ -343,7 +343,7 @@ impl<'d> Walker<'d> {
         merged.is_ok()
     }
 
-    /// Counts schemas against the limit of a tool.
+    /// Counts schemas against a tool's limit.
     pub(super) fn spend(&mut self, schemas: usize) {
         self.schemas_left = self.schemas_left.saturating_sub(schemas);
     }
@@ -352,7 +352,7 @@ impl<'d> Walker<'d> {
         self.text_left = self.text_left.saturating_sub(bytes);
     }
 
-    /// Returns `true` if the limits of a tool are reached.
+    /// Returns `true` if a tool's limits are reached.
     pub(super) fn is_exhausted(&self) -> bool {
         self.schemas_left == 0 || self.text_left == 0
     }
@@ -366,7 +366,7 @@ impl<'d> Walker<'d> {
         self.levels == 0
     }
 
-    /// Records a change to a keyword of the current schema.
+    /// Records a keyword change in the current schema.
     pub(super) fn report(&mut self, keyword: &str, kind: ChangeKind) {
         if self.changes.len() < MAX_CHANGES {
             self.changes.push(SchemaChange { path: self.path.clone(), keyword: keyword.to_owned(), kind });

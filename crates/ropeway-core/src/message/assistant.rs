@@ -1,4 +1,4 @@
-//! Messages of a model: text, reasoning, tool calls and opaque parts.
+//! Model messages: text, reasoning, tool calls and opaque parts.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::dialect::Dialect;
 use crate::json;
 
-/// A message of a model.
+/// A model message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AssistantMessage {
@@ -26,11 +26,11 @@ pub struct AssistantMessage {
 /// A model at an endpoint. Opaque data is only returned to the same dialect and endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelEndpoint {
-    /// Dialect of the request.
+    /// The request's dialect.
     pub dialect: Dialect,
-    /// Scheme, host and port of the base URL.
+    /// The base URL's scheme, host and port.
     pub endpoint: String,
-    /// Name of the model.
+    /// The model name.
     pub model: String,
 }
 
@@ -41,7 +41,7 @@ impl ModelEndpoint {
     }
 }
 
-/// One part of a message of a model.
+/// One part of a model message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AssistantPart {
@@ -59,7 +59,7 @@ pub enum AssistantPart {
     },
 }
 
-/// Text or reasoning of a model.
+/// Model text or reasoning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AssistantText {
     /// The text.
@@ -69,12 +69,12 @@ pub struct AssistantText {
     pub extra: Map<String, Value>,
 }
 
-/// A tool call of a model.
+/// A model's tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Id of the call, which its result refers to.
+    /// The call's id, which its result refers to.
     pub id: String,
-    /// Exposed name of the tool.
+    /// The tool's exposed name.
     pub name: String,
     /// The arguments.
     #[serde(flatten)]
@@ -84,7 +84,7 @@ pub struct ToolCall {
     pub extra: Map<String, Value>,
 }
 
-/// Arguments of a call, as the model wrote them.
+/// Call arguments, as the model wrote them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CallArguments {
     /// A JSON object.
@@ -93,9 +93,9 @@ pub enum CallArguments {
     /// Invalid arguments. The tool is not called, and the problem is reported to the model.
     #[serde(rename = "broken_arguments")]
     Broken {
-        /// The text of the model.
+        /// The model's text.
         text: String,
-        /// Description of the problem, for the model.
+        /// A problem description for the model.
         problem: String,
     },
 }
@@ -143,7 +143,7 @@ impl CallArguments {
         if text.trim().is_empty() {
             return Self::Object(Map::new());
         }
-        // Numbers out of range are not repaired: the tool must not be called with other values.
+        // Out-of-range numbers are not repaired: the tool must not be called with other values.
         match serde_json::from_str(&json::without_lone_surrogates(text)) {
             Ok(Value::Object(arguments)) => Self::Object(arguments),
             Ok(other) => Self::broken(text, format!("the arguments must be a JSON object, not {}", json::kind(&other))),

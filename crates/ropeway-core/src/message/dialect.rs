@@ -1,4 +1,4 @@
-//! Dialects: the protocols of model providers.
+//! Dialects: model provider protocols.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::parse_error::ParseError;
 
-/// Protocol of a model provider.
+/// A model provider's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {

@@ -24,32 +24,32 @@ pub struct Conversation {
     pub messages: Vec<Message>,
 }
 
-/// One message of a conversation.
+/// One message in a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
-    /// A message of the user.
+    /// A user message.
     User {
         /// Text, images, audio and documents. A document is an embedded resource.
         content: Vec<ContentPart>,
     },
-    /// A message of the model.
+    /// A model message.
     Assistant(AssistantMessage),
-    /// Results of tool calls.
+    /// Tool call results.
     Tool {
-        /// One result per call of the message before.
+        /// One result per call in the message before.
         results: Vec<ToolResult>,
     },
 }
 
-/// Result of a tool call.
+/// A tool call's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// Id of the call.
+    /// The call's id.
     pub call: String,
-    /// Exposed name of the tool.
+    /// The tool's exposed name.
     pub tool: String,
-    /// Content of the result.
+    /// The result's content.
     pub content: Vec<ContentPart>,
     /// Whether the call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -83,12 +83,12 @@ impl Conversation {
 }
 
 impl ToolResult {
-    /// Creates the result of a call.
+    /// Creates a call's result.
     pub fn new(call: &ToolCall, content: Vec<ContentPart>) -> Self {
         Self { call: call.id.clone(), tool: call.name.clone(), content, is_error: false }
     }
 
-    /// Creates the result of a failed call.
+    /// Creates a failed call's result.
     pub fn error(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::new(call, vec![ContentPart::text(text)]) }
     }

@@ -1,8 +1,8 @@
-//! Size limits of schemas and values.
+//! Schema and value size limits.
 
 use serde_json::Value;
 
-/// Maximum nesting depth of a schema, and of a value that is checked against one.
+/// Maximum nesting depth for a schema, and for a value that is checked against one.
 ///
 /// The deepest of thousands of real schemas has about forty levels; serde_json itself reads 128.
 pub const MAX_DEPTH: usize = 128;
@@ -10,7 +10,7 @@ pub const MAX_DEPTH: usize = 128;
 /// Maximum number of JSON values in a schema. Real ones have up to a few thousand.
 pub const MAX_NODES: usize = 50_000;
 
-/// Maximum number of bytes in the keys and strings of a schema. Real ones have up to 50 kB.
+/// Maximum bytes in a schema's keys and strings. Real ones have up to 50 kB.
 pub const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 /// The limit that a schema or a value exceeds.
@@ -24,12 +24,12 @@ pub(crate) enum BoundsError {
     Bytes,
 }
 
-/// The size of a JSON value.
+/// A JSON value's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JsonSize {
-    /// Number of values, including itself.
+    /// Value count, including itself.
     pub(crate) nodes: usize,
-    /// Total bytes of its keys and strings.
+    /// Total bytes in its keys and strings.
     pub(crate) bytes: usize,
 }
 
@@ -50,14 +50,14 @@ impl JsonSize {
     }
 }
 
-/// Returns the size of a value, unless it is nested too deeply.
+/// Returns a value's size, unless it is nested too deeply.
 pub(super) fn size(value: &Value) -> Result<JsonSize, BoundsError> {
     let mut size = JsonSize::default();
     size.add(value, MAX_DEPTH)?;
     Ok(size)
 }
 
-/// Returns the size of a schema, unless it exceeds a limit.
+/// Returns a schema's size, unless it exceeds a limit.
 pub(crate) fn schema_size(schema: &Value) -> Result<JsonSize, BoundsError> {
     match size(schema)? {
         JsonSize { nodes, .. } if nodes > MAX_NODES => Err(BoundsError::Nodes),

@@ -1,12 +1,12 @@
 //! A deep stack, on which large schemas are compiled and dropped.
 //!
-//! `jsonschema` links the targets of references, and drops these links by recursion. A long chain of references would
-//! overflow an ordinary stack, which aborts the process.
+//! `jsonschema` links reference targets, and drops these links by recursion. A long reference chain would overflow an
+//! ordinary stack, which aborts the process.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Stack size for a chain of as many links as a schema may have values. The system only allocates the pages in use.
+/// Stack size for a chain with as many links as a schema may have values. The system only allocates the pages in use.
 const STACK_SIZE: usize = 128 << 20;
 
 /// Schemas with at most this many values fit an ordinary stack.

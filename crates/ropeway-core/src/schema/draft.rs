@@ -1,9 +1,9 @@
-//! The draft of JSON Schema that a schema is written in.
+//! The JSON Schema draft that a schema is written in.
 
 use jsonschema::Draft;
 use serde_json::Value;
 
-/// Returns the draft of a schema, or its `$schema` if that is unknown.
+/// Returns a schema's draft, or its `$schema` if that is unknown.
 pub(super) fn draft_of(schema: &Value) -> Result<Draft, String> {
     let Some(written) = schema.get("$schema") else { return Ok(Draft::Draft202012) };
     let address = written.as_str().map(|uri| uri.trim().trim_end_matches('#'));
@@ -18,7 +18,7 @@ pub(super) fn draft_of(schema: &Value) -> Result<Draft, String> {
     }
 }
 
-/// Returns `true` for drafts that ignore the siblings of a `$ref`.
+/// Returns `true` for drafts that ignore a `$ref`'s siblings.
 pub(super) fn ignores_reference_siblings(draft: Draft) -> bool {
     matches!(draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7)
 }

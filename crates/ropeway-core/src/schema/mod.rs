@@ -1,4 +1,4 @@
-//! JSON Schema: validation of arguments, and conversion of results to their schema.
+//! JSON Schema: validating arguments, and converting results to their schema.
 
 pub(crate) mod bounds;
 mod cast;

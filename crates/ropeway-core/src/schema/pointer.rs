@@ -1,4 +1,4 @@
-//! JSON Pointers (<https://www.rfc-editor.org/rfc/rfc6901>) and references inside of a document.
+//! JSON Pointers (<https://www.rfc-editor.org/rfc/rfc6901>) and references inside a document.
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;

@@ -11,10 +11,10 @@ use crate::tool::ArgumentProblem;
 /// Maximum number of reported problems.
 const MAX_PROBLEMS: usize = 8;
 
-/// Maximum length of a reason in characters.
+/// Maximum reason length in characters.
 const MAX_REASON: usize = 300;
 
-/// Maximum length of a path in characters.
+/// Maximum path length in characters.
 const MAX_PATH: usize = 300;
 
 /// Maximum length of a quoted value or name in characters.
@@ -61,7 +61,7 @@ pub(super) fn truncated(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns the type of a value with its article.
+/// Returns a value's type with its article.
 pub(super) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -74,7 +74,7 @@ pub(super) fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the name of a type with its article.
+/// Returns a type's name with its article.
 pub(super) fn with_article(kind: &str) -> String {
     match kind {
         "null" => "null".to_owned(),
@@ -129,7 +129,7 @@ fn push(problems: &mut Vec<ArgumentProblem>, problem: ArgumentProblem) {
     }
 }
 
-/// Returns the alternative that was probably meant: the only one that has the type and the constants of the value.
+/// Returns the alternative that was probably meant: the only one that has the value's type and constants.
 fn likely_alternative<'c>(
     context: &'c [Vec<ValidationError<'static>>],
     whole: &ValidationError<'_>,
@@ -139,7 +139,7 @@ fn likely_alternative<'c>(
         !errors.is_empty()
             && errors.iter().all(|error| match error.kind() {
                 Kind::Type { .. } | Kind::FalseSchema => error.instance_path().as_str() != here,
-                // The tag of a variant is one level below.
+                // A variant's tag is one level below.
                 Kind::Constant { .. } => {
                     error.instance_path().as_str().matches('/').count() > here.matches('/').count() + 1
                 }

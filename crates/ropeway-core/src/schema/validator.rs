@@ -12,19 +12,19 @@ use super::reason;
 use super::work_budget::{self, WorkError};
 use crate::tool::ArgumentProblem;
 
-/// Maximum number of backtracking steps of a regular expression with look-around. Others run in linear time.
+/// Maximum number of backtracking steps for a regular expression with look-around. Others run in linear time.
 const MAX_BACKTRACKS: usize = 5_000;
 
-/// Maximum size of a compiled regular expression in bytes.
+/// Maximum compiled regular expression size in bytes.
 const MAX_REGEX_BYTES: usize = 1024 * 1024;
 
-/// Maximum estimated cost of a check. More expensive values are not checked.
+/// Maximum estimated check cost. More expensive values are not checked.
 const MAX_VISITS: usize = 20_000_000;
 
-/// Maximum estimated cost of finding all problems. Beyond it, only the first one is reported.
+/// Maximum estimated cost for finding all problems. Beyond it, only the first one is reported.
 const MAX_VISITS_FOR_ALL: usize = 1_000_000;
 
-/// Cost of one regular expression match, in visits.
+/// Cost per regular expression match, in visits.
 const VISITS_PER_MATCH: usize = 20;
 
 /// A compiled schema that checks values.
@@ -59,7 +59,7 @@ struct Compiled {
 }
 
 impl Compiled {
-    /// Estimates the cost of checking a value without references: each subschema visits each part of the value, and
+    /// Estimates what it costs to check a value without references: each subschema visits each part of the value, and
     /// each pattern reads its text.
     fn visits(&self, value: JsonSize) -> usize {
         let walks = self.nodes.saturating_mul(value.nodes);
@@ -67,7 +67,7 @@ impl Compiled {
         walks.saturating_add(matches)
     }
 
-    /// Returns the problems of an invalid value. Finding them may cost far more than finding that the value is invalid.
+    /// Returns an invalid value's problems. Finding them may cost far more than finding that the value is invalid.
     fn problems(&self, value: &Value, visits: usize) -> Vec<ArgumentProblem> {
         let validator = self.validator.get();
         let problems = work_budget::run_bounded(|| match visits {
@@ -108,7 +108,7 @@ impl Validator {
         }
     }
 
-    /// Returns a problem of the schema itself.
+    /// Returns a problem with the schema itself.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
@@ -119,7 +119,7 @@ impl Validator {
     ///
     /// # Errors
     ///
-    /// Returns the problems of a value that does not match the schema.
+    /// Returns the problems, if the value does not match the schema.
     pub fn validate(&self, value: &Value) -> Result<(), Vec<ArgumentProblem>> {
         let compiled = match &self.check {
             Check::Schema(compiled) => compiled,
@@ -210,7 +210,7 @@ mod tests {
         let start = Instant::now();
         let validator = Validator::compile(schema);
         let outcome = validator.validate(value);
-        // Twice the time limit of each of three operations, on a busy machine.
+        // Twice the time limit for each of three operations, on a busy machine.
         assert!(start.elapsed() < Duration::from_secs(5), "took {:?}", start.elapsed());
         (validator, outcome)
     }

@@ -1,8 +1,8 @@
-//! A budget that bounds the time, the steps and the stack of schema operations.
+//! A budget that bounds the time, steps and stack for schema operations.
 //!
-//! A schema of a few lines with branching references can take practically forever, and `jsonschema` has no limit. So an
-//! additional keyword is inserted before every reference: it accepts any value and counts the visits. Beyond the limit
-//! it unwinds out of the validator. Without references, the sizes of schema and value bound the work in advance.
+//! A schema with a few lines and branching references can take practically forever, and `jsonschema` has no limit. So
+//! an additional keyword is inserted before every reference: it accepts any value and counts the visits. Beyond the
+//! limit it unwinds out of the validator. Without references, the schema and value sizes bound the work in advance.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -21,13 +21,13 @@ const KEYWORD: &str = "x-ropeway-visit";
 /// Maximum number of references to follow in one operation.
 const MAX_VISITS: u32 = 100_000;
 
-/// Maximum duration of an operation.
+/// Maximum operation duration.
 const MAX_TIME: Duration = Duration::from_millis(250);
 
-/// Maximum stack use of an operation. Tokio's threads have 2 MiB.
+/// Maximum stack use in an operation. Tokio's threads have 2 MiB.
 const MAX_STACK: usize = 512 * 1024;
 
-/// The remaining budget of the current operation.
+/// The current operation's remaining budget.
 #[derive(Clone, Copy)]
 struct Remaining {
     visits: u32,
@@ -77,7 +77,7 @@ fn count_visit() -> bool {
     visits > 0 && stack_position().abs_diff(remaining.stack_base) < MAX_STACK && Instant::now() < remaining.until
 }
 
-/// Returns an approximate stack pointer, which is the only measure of recursion inside of `jsonschema`.
+/// Returns an approximate stack pointer, which is the only recursion measure inside `jsonschema`.
 #[inline(never)]
 fn stack_position() -> usize {
     let here = 0_u8;
@@ -119,9 +119,9 @@ const MAPS: [&str; 6] = ["$defs", "definitions", "dependencies", "dependentSchem
 /// Keywords that refer to another schema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Returns the values inside of a schema that may be schemas, or lists of them.
+/// Returns the values inside a schema that may be schemas, or lists of them.
 ///
-/// An unknown keyword may hold anything, including the target of a reference, and therefore counts as a schema.
+/// An unknown keyword may hold anything, including a reference's target, and therefore counts as a schema.
 fn subschemas(map: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     map.iter().filter(|(keyword, _)| !DATA.contains(&keyword.as_str())).flat_map(|(keyword, value)| match value {
         Value::Object(map) if MAPS.contains(&keyword.as_str()) => map.values().collect(),
@@ -176,7 +176,7 @@ fn count_own_references(map: &mut Map<String, Value>, ignores_siblings: bool) {
         if let Some(reference) = map.shift_remove(keyword) {
             counted.push(json!({"allOf": [{KEYWORD: true}, {keyword: reference}]}));
             if ignores_siblings {
-                // Up to draft 7, siblings of a reference are ignored, and must stay without effect.
+                // Up to draft 7, a reference's siblings are ignored, and must stay without effect.
                 map.retain(|keyword, _| matches!(keyword.as_str(), "$defs" | "definitions"));
                 break;
             }
@@ -226,12 +226,12 @@ fn backtracks(pattern: &str) -> bool {
     }
 }
 
-/// Returns the patterns of `patternProperties`.
+/// Returns the patterns in `patternProperties`.
 fn name_patterns(schema: &Value) -> impl Iterator<Item = &String> {
     schema.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys)
 }
 
-/// Returns a backtracking pattern of `patternProperties`, where no counting keyword can be inserted.
+/// Returns a backtracking pattern in `patternProperties`, where no counting keyword can be inserted.
 pub(super) fn find_backtracking_name(schema: &Value) -> Option<&str> {
     let mut found = None;
     walk(schema, &mut |schema| found = found.or_else(|| name_patterns(schema).find(|pattern| backtracks(pattern))));
@@ -257,7 +257,7 @@ fn address(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
 
-/// Returns the number of regular expressions in a schema.
+/// Returns how many regular expressions a schema has.
 pub(super) fn patterns(schema: &Value) -> usize {
     let mut count = 0;
     walk(schema, &mut |schema| count += usize::from(schema.get("pattern").is_some()) + name_patterns(schema).count());

@@ -8,23 +8,29 @@ use super::redactor::Redactor;
 use super::value::Secret;
 use crate::sync::{read, write};
 
-/// Number of secrets of one account that are kept: its tokens, its client secret and its key, and the tokens before those.
+/// Number of secrets kept per account: its tokens, its client secret and its key, and the tokens before those.
 const MAX_PER_ACCOUNT: usize = 6;
 
-/// Maximum bytes of the secrets of all accounts. Searching for them takes about 200 times as much memory.
+/// Maximum total size of all secrets in bytes. Searching for them takes about 200 times as much memory.
 const MAX_BYTES: usize = 128 << 10;
 
-/// Maximum bytes of a secret, so that one account cannot displace all others. Servers reject longer headers.
+/// Maximum secret size in bytes, so that one account cannot displace all others. Servers reject longer headers.
 const MAX_SECRET_BYTES: usize = 8 << 10;
 
-/// Identifies an account: a server, and the name of the account if it is not the shared one.
+/// Identifies an account: a server, and the account's name if it is not the shared one.
 pub(crate) type AccountId = (String, Option<String>);
 
-/// A [`Redactor`] for configured secrets, and for the tokens of all accounts of the connections that use it.
+/// A [`Redactor`] for configured secrets, and for every account's tokens on the connections that use it.
 ///
 /// Connections redact their tokens in events, errors and logs. A host redacts its own output, such as tool results, with
-/// [`current`](Self::current), which includes all tokens obtained or refreshed so far. Only the latest tokens of each account are
+/// [`current`](Self::current), which includes all tokens obtained or refreshed so far. Only each account's latest tokens are
 /// kept. Tokens shorter than 16 bytes are not redacted: servers choose them, and an ordinary word must not be hidden everywhere.
+///
+/// The host shares it with its connections in an `Arc`. Connections write through their `SharedRedactor`, and the host may
+/// replace the configured secrets; readers take a snapshot with `current`. One std `RwLock` guards everything and is the
+/// innermost lock: no other lock is taken under it, and no method awaits. The matcher is rebuilt under the write lock, and
+/// only if a secret is new or the configured ones differ. Closing a connection removes nothing: secrets leave when newer
+/// ones displace them, or with the redactor.
 #[derive(Default)]
 pub struct AccountRedactor(RwLock<AccountSecrets>);
 
@@ -62,7 +68,7 @@ impl AccountRedactor {
         }
     }
 
-    /// Adds secrets of an account, which replace its oldest ones.
+    /// Adds an account's secrets, which replace its oldest ones.
     pub fn learn<'a>(&self, account: &AccountId, secrets: impl IntoIterator<Item = &'a Secret>) {
         let secrets: Vec<&Secret> =
             secrets.into_iter().filter(|secret| secret.expose().len() <= MAX_SECRET_BYTES).collect();

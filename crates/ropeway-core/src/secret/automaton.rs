@@ -1,31 +1,31 @@
-//! An Aho-Corasick automaton over the bytes of patterns.
+//! An Aho-Corasick automaton over pattern bytes.
 //!
-//! Unlike the `aho-corasick` crate, a state exposes how many bytes of a pattern it has seen, which redacting truncated
-//! text requires.
+//! Unlike in the `aho-corasick` crate, a state exposes how many bytes of a pattern it has seen, which redacting
+//! truncated text requires.
 
-/// A state: the longest prefix of a pattern that the bytes so far end with.
+/// A state: the longest pattern prefix that the bytes so far end with.
 pub(super) type State = u32;
 
-/// The state without a byte of any pattern.
+/// The state that has seen no pattern byte.
 pub(super) const ROOT: State = 0;
 
 #[derive(Debug)]
 struct Node {
-    /// The byte of the edge to this node.
+    /// The byte on the edge to this node.
     byte: u8,
     /// Distance from the root.
     depth: u32,
     /// The first child; 0 if it has none.
     child: State,
-    /// The next child of the same parent.
+    /// The same parent's next child.
     sibling: State,
     /// The state to continue with if no child matches.
     fail: State,
-    /// Index of the longest pattern that ends here, plus one.
+    /// The index of the longest pattern that ends here, plus one.
     matched: u32,
 }
 
-/// Finds all patterns in one pass, independent of their number and length.
+/// Finds all patterns in one pass, regardless of their number and length.
 #[derive(Debug)]
 pub(super) struct Automaton {
     nodes: Vec<Node>,
@@ -34,7 +34,7 @@ pub(super) struct Automaton {
 }
 
 impl Automaton {
-    /// Builds the automaton of distinct patterns, none of which is empty.
+    /// Builds the automaton from distinct patterns, none of which is empty.
     pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a [u8]>) -> Self {
         let start = Node { byte: 0, depth: 0, child: 0, sibling: 0, fail: ROOT, matched: 0 };
         let mut automaton = Self { nodes: vec![start], root: Box::new([ROOT; 256]) };
@@ -60,7 +60,7 @@ impl Automaton {
         new
     }
 
-    /// Links each node to the node of its longest proper suffix.
+    /// Links each node to its longest proper suffix's node.
     fn link(&mut self) {
         let mut fails = vec![ROOT; self.nodes.len()];
         let mut queue = std::collections::VecDeque::from([ROOT]);

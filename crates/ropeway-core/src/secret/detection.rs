@@ -1,4 +1,4 @@
-//! Heuristics that find secrets in settings by the names of their values.
+//! Heuristics that find secrets in settings by name.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 
 use super::value::Secret;
 
-/// Words for secrets, also as part of a longer word such as `PGPASSWORD`.
+/// Words for secrets, also within a longer word such as `PGPASSWORD`.
 const LONG_WORDS: [&str; 9] =
     ["token", "secret", "password", "passwd", "passphrase", "credential", "cookie", "apikey", "authorization"];
 
@@ -19,20 +19,20 @@ const SHORT_WORDS: [&str; 3] = ["key", "auth", "pwd"];
 /// Words for secrets only as whole words, unlike `path` and `compass`.
 const WHOLE_WORDS: [&str; 2] = ["pass", "pat"];
 
-/// Last words of names that describe a secret and do not hold it.
+/// Last words in names that describe a secret and do not hold it.
 const ABOUT: [&str; 9] = ["file", "path", "dir", "mode", "method", "header", "name", "url", "type"];
 
 /// Environment variables that match but hold directories.
 const EXCLUDED_NAMES: [&str; 2] = ["PWD", "OLDPWD"];
 
-/// Minimum length of a user name that may be a token.
+/// Minimum length for a user name that may be a token.
 const MIN_USER_LENGTH: usize = 8;
 
 /// Placeholder keys for local servers, set because a program requires one.
 const PLACEHOLDERS: [&str; 6] =
     ["lm-studio", "no-key-required", "not-needed", "not-required", "placeholder", "sk-no-key-required"];
 
-/// Minimum length of the key of a local server; shorter ones are placeholders.
+/// Minimum length for a local server's key; shorter ones are placeholders.
 const MIN_KEY_LENGTH: usize = 8;
 
 /// Returns `true` if the name suggests a secret.
@@ -43,7 +43,7 @@ fn is_secret_name(name: &str) -> bool {
         && (LONG_WORDS.iter().chain(&SHORT_WORDS).any(|part| lower.contains(part)) || words(name).any(is_whole))
 }
 
-/// Returns `true` if the name is certainly that of a secret, unlike `TOKENIZER`, `MONKEY` and `PASSWORD_FILE`.
+/// Returns `true` if the name is certainly a secret's, unlike `TOKENIZER`, `MONKEY` and `PASSWORD_FILE`.
 pub fn names_secret(name: &str) -> bool {
     let lower: Vec<String> = words(name).map(str::to_ascii_lowercase).collect();
     let words = || lower.iter().map(String::as_str).filter(|word| !word.is_empty());
@@ -72,7 +72,7 @@ fn is_ordinary(value: &str) -> bool {
         || (word.len() < 6 && word.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns `true` if the key of a local server is a placeholder. Redacting it would make every text unreadable.
+/// Returns `true` if a local server's key is a placeholder. Redacting it would make every text unreadable.
 pub fn is_placeholder(key: &Secret, url: &str) -> bool {
     let word = key.expose().trim().to_ascii_lowercase();
     is_loopback_url(url) && (word.len() < MIN_KEY_LENGTH || PLACEHOLDERS.contains(&word.as_str()))
@@ -89,7 +89,7 @@ fn is_loopback_url(url: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// Returns the secrets in a named value: all of it if the name suggests a secret, and those of a URL.
+/// Returns the secrets in a named value: all of it if the name suggests a secret, and those in a URL.
 pub fn in_named(name: &str, value: &str) -> Vec<Secret> {
     let mut secrets = if value.contains("://") { in_url(value) } else { Vec::new() };
     if is_secret_name(name) && !is_ordinary(value) {
@@ -163,7 +163,7 @@ pub fn in_url(url: &str) -> Vec<Secret> {
         for secret in user_and_password(user, password).iter().filter(|_| password.is_some() || !scheme.is_empty()) {
             add(secret.expose());
         }
-        // The form of HTTP basic authentication (https://www.rfc-editor.org/rfc/rfc7617).
+        // The HTTP basic authentication form (https://www.rfc-editor.org/rfc/rfc7617).
         let sent = format!("{}:{}", percent_decoded(user), password.map(percent_decoded).unwrap_or_default());
         add(&STANDARD.encode(sent));
     }
@@ -178,7 +178,7 @@ pub fn in_url(url: &str) -> Vec<Secret> {
     secrets
 }
 
-/// Returns the secrets in command-line arguments: `--token=x`, `--token x`, `-e TOKEN=x`, and those of URLs.
+/// Returns the secrets in command-line arguments: `--token=x`, `--token x`, `-e TOKEN=x`, and those in URLs.
 pub fn in_arguments(arguments: &[String]) -> Vec<Secret> {
     let mut secrets = Vec::new();
     let mut named = false;

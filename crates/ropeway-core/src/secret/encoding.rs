@@ -1,14 +1,14 @@
-//! Base64 and hexadecimal forms of a secret, at any offset of a longer encoded text.
+//! A secret's base64 and hexadecimal forms, at any offset in a longer encoded text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 use super::pattern::Pattern;
 
-/// Minimum length of an encoded form. Shorter ones occur in any text by chance.
+/// Minimum encoded form length. Shorter ones occur in any text by chance.
 const MIN_LENGTH: usize = 8;
 
-/// Returns the encoded forms of a value.
+/// Returns a value's encoded forms.
 pub(super) fn encoded_forms(value: &[u8]) -> Vec<Pattern> {
     let mut forms = vec![hex(value, b"0123456789abcdef"), hex(value, b"0123456789ABCDEF")];
     for engine in [&STANDARD, &URL_SAFE] {
@@ -43,7 +43,7 @@ fn hex(value: &[u8], digits: &[u8; 16]) -> Pattern {
     )
 }
 
-/// Returns `true` for a base64 digit of either alphabet.
+/// Returns `true` for a base64 digit in either alphabet.
 pub(super) fn is_base64_digit(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }

@@ -1,23 +1,23 @@
-//! Decoding of escaped characters: percent-encoding, JSON and Rust `Debug` escapes, HTML entities.
+//! Decoding escaped characters: percent-encoding, JSON and Rust `Debug` escapes, HTML entities.
 
 /// Maximum number of backslashes in a row. Text that was escaped more than once has several.
 const MAX_BACKSLASHES: usize = 16;
 
-/// Maximum number of characters between the `&` and the `;` of an entity, with leading zeros.
+/// Maximum number of characters between an entity's `&` and `;`, with leading zeros.
 const MAX_ENTITY: usize = 12;
 
-/// Maximum number of digits of `\u{…}`.
+/// Maximum number of digits in `\u{…}`.
 const MAX_DIGITS: usize = 8;
 
-/// Maximum length of an escape in bytes: a surrogate pair with all its backslashes.
+/// Maximum escape length in bytes: a surrogate pair with all its backslashes.
 pub(super) const MAX_LENGTH: usize = 2 * (MAX_BACKSLASHES + 5);
 
-/// One way to decode the beginning of a text.
+/// One way to decode a text's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decoded {
     bytes: [u8; 4],
     count: u8,
-    /// Bytes of text that the escape takes.
+    /// Text bytes that the escape takes.
     pub(super) length: usize,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn may_start_escape(byte: u8) -> bool {
     matches!(byte, b'%' | b'\\' | b'&' | b'+')
 }
 
-/// Returns the first two bytes of every escape that may decode to a byte of the alphabet, or to a character that starts
+/// Returns the first two bytes of every escape that may decode to a byte in the alphabet, or to a character that starts
 /// with one. Leaves out `+` and `\\\\`, whose second byte can be anything.
 pub(super) fn prefixes(alphabet: &[bool; 256]) -> Vec<[u8; 2]> {
     let contains_byte = |byte: u8| alphabet[usize::from(byte)];
@@ -71,13 +71,13 @@ pub(super) fn prefixes(alphabet: &[bool; 256]) -> Vec<[u8; 2]> {
     prefixes
 }
 
-/// Returns the start of the run of backslashes that ends at `last`, up to the maximum length of a run.
+/// Returns the start of the backslash run that ends at `last`, up to the maximum run length.
 pub(super) fn backslash_run_start(text: &[u8], last: usize, lowest: usize) -> usize {
     let before = text[lowest.max((last + 1).saturating_sub(MAX_BACKSLASHES))..last].iter().rev();
     last - before.take_while(|byte| **byte == b'\\').count()
 }
 
-/// Calls `found` with every way to decode the beginning of a text, except for the literal one.
+/// Calls `found` with every way to decode a text's beginning, except for the literal one.
 pub(super) fn decodings(text: &[u8], mut found: impl FnMut(Decoded)) {
     match text.first() {
         Some(b'+') => found(Decoded::byte(b' ', 1)),
@@ -110,7 +110,7 @@ pub(super) fn decodings(text: &[u8], mut found: impl FnMut(Decoded)) {
     }
 }
 
-/// Returns `true` if the text may be the beginning of an escape whose end is missing.
+/// Returns `true` if the text may begin an escape whose end is missing.
 pub(super) fn is_incomplete(text: &[u8]) -> bool {
     match text.first() {
         Some(b'%') => text.len() < 3 && text[1..].iter().all(u8::is_ascii_hexdigit),
@@ -123,7 +123,7 @@ pub(super) fn is_incomplete(text: &[u8]) -> bool {
                 Some(b'u') => match rest.strip_prefix(b"u{") {
                     Some(digits) => digits.len() <= MAX_DIGITS && digits.iter().all(u8::is_ascii_hexdigit),
                     None if rest.len() < 5 => rest[1..].iter().all(u8::is_ascii_hexdigit),
-                    // The second half of a surrogate pair is escaped like the first.
+                    // A surrogate pair's second half is escaped like the first.
                     None => {
                         rest.get(1..5).and_then(hex).is_some_and(is_high_surrogate)
                             && is_incomplete_surrogate(&rest[5..])
@@ -155,7 +155,7 @@ fn is_in_entity(byte: u8) -> bool {
     byte == b'#' || byte.is_ascii_alphanumeric()
 }
 
-/// Decodes the text after backslashes. Returns the character and the length of its escape.
+/// Decodes the text after backslashes. Returns the character and its escape's length.
 fn decode_backslash(text: &[u8]) -> Option<(char, usize)> {
     let simple = match text.first()? {
         b'n' => '\n',

@@ -1,4 +1,4 @@
-//! Finds escapes that may decode to a byte of a pattern, with vector instructions.
+//! Finds escapes that may decode to a pattern byte, with vector instructions.
 
 use aho_corasick::packed;
 
@@ -6,8 +6,7 @@ use super::escape;
 
 /// Finds escapes by their first two bytes.
 ///
-/// Most escapes of a text, such as `\"` in JSON, cannot be part of a pattern and are skipped at the speed of the
-/// search.
+/// Most escapes in a text, such as `\"` in JSON, cannot be part of a pattern and are skipped at search speed.
 #[derive(Debug)]
 pub(super) struct EscapeFinder {
     prefixes: Vec<[u8; 2]>,
@@ -16,7 +15,7 @@ pub(super) struct EscapeFinder {
 }
 
 impl EscapeFinder {
-    /// Creates a finder for escapes of characters whose first byte is in the alphabet.
+    /// Creates a finder for escaped characters whose first byte is in the alphabet.
     pub(super) fn new(alphabet: &[bool; 256]) -> Self {
         let prefixes = escape::prefixes(alphabet);
         Self { searcher: packed::Searcher::new(&prefixes), prefixes }

@@ -11,10 +11,10 @@ const STRIDES: [usize; 8] = [1, 4, 6, 8, 12, 16, 24, 32];
 /// Samples that are looked up per branch.
 const GROUP: usize = 8;
 
-/// Hash bits of the first lookup. A table of this size fits into the L1 cache.
+/// Hash bits for the first lookup. A table with this size fits into the L1 cache.
 const HASH_BITS: u32 = 15;
 
-/// A set of numbers with false positives (a Bloom filter with one hash function).
+/// A number set with false positives (a Bloom filter with one hash function).
 #[derive(Debug)]
 struct ApproxSet {
     words: Box<[u64]>,
@@ -45,8 +45,8 @@ impl ApproxSet {
     }
 }
 
-/// The first four-byte windows of each pattern, one per byte between two samples of a text: wherever a pattern starts,
-/// one of its windows is sampled.
+/// Each pattern's first four-byte windows, one per byte between two text samples: wherever a pattern starts, one of
+/// its windows is sampled.
 #[derive(Debug)]
 struct Grams {
     /// One byte per hash, 1 if a gram has it. Reading a byte is faster than reading a bit, and most samples stop here.
@@ -89,12 +89,12 @@ pub(super) struct Filter {
     grams: Grams,
     /// Distance between two samples.
     stride: usize,
-    /// All three-byte windows of all patterns.
+    /// The three-byte windows of all patterns.
     triples: ApproxSet,
 }
 
 impl Filter {
-    /// Creates a filter for patterns of at least four bytes.
+    /// Creates a filter for patterns with at least four bytes.
     pub(super) fn new(patterns: &[Pattern]) -> Self {
         let shortest = patterns.iter().map(|pattern| pattern.bytes.len()).min().unwrap_or(GRAM).max(GRAM);
         let stride = STRIDES.into_iter().rfind(|stride| *stride <= shortest + 1 - GRAM).unwrap_or(1);
@@ -109,7 +109,7 @@ impl Filter {
         Self { alphabet, grams, stride, triples }
     }
 
-    /// Returns the set of bytes that occur in any pattern.
+    /// Returns the bytes that occur in any pattern.
     pub(super) fn alphabet(&self) -> &[bool; 256] {
         &self.alphabet
     }

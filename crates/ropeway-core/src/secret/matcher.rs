@@ -1,6 +1,6 @@
 //! Finds patterns in text, in every escaped form of their characters.
 //!
-//! All functions are linear in the length of the text, for any text and any patterns.
+//! All functions are linear in the text's length, for any text and any patterns.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub(super) struct Matcher {
     patterns: Vec<Pattern>,
     automaton: Automaton,
     filter: Filter,
-    /// Finders of candidate positions; the one at index [`PLAIN`] finds literal text.
+    /// Candidate position finders; the one at index [`PLAIN`] finds literal text.
     finders: Vec<CandidateFinder>,
     /// Whether any pattern contains a space, which `+` may stand for.
     has_spaces: bool,
@@ -32,7 +32,7 @@ pub(super) struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles patterns of at least four bytes.
+    /// Compiles patterns with at least four bytes.
     pub(super) fn new(mut patterns: Vec<Pattern>) -> Self {
         patterns.sort_unstable();
         patterns.dedup_by(|other, one| {
@@ -67,7 +67,7 @@ impl Matcher {
             candidates.extend(self.finders.iter().map(|finder| finder.next(&self.filter, text, done, to)));
             while let Some(at) = candidates.iter().flatten().copied().min() {
                 if candidates[PLAIN] == Some(at) || self.may_be_escaped(text, at) {
-                    // The match may start before the candidate, in literal bytes of a pattern.
+                    // The match may start before the candidate, in a pattern's literal bytes.
                     let lowest = settled.max(at.saturating_sub(self.longest));
                     let known =
                         text[lowest..at].iter().rev().take_while(|byte| self.filter.contains_byte(**byte)).count();
@@ -90,7 +90,7 @@ impl Matcher {
         scanner.take_found(text.len(), text, 0)
     }
 
-    /// Returns the start of a pattern that the end of the text begins, if at least `least` of its bytes are there.
+    /// Returns the start of a pattern that the text's end begins, if at least `least` of its bytes are there.
     pub(super) fn find_partial(&self, text: &[u8], least: usize) -> Option<usize> {
         // A byte that is written as `\u0041` takes six.
         let from = text.len().saturating_sub(6 * self.longest + escape::MAX_LENGTH);
@@ -104,7 +104,7 @@ impl Matcher {
         });
         let partial = scanner.partial(self, end.unwrap_or(text.len()), least);
         match end {
-            // The incomplete escape may be the first byte of a pattern.
+            // The incomplete escape may be a pattern's first byte.
             Some(open) if least <= 1 => Some(partial.unwrap_or(open)),
             _ => partial,
         }
@@ -115,11 +115,11 @@ impl Matcher {
         let mut may_be = false;
         decodings(&text[at..], |decoded| {
             let [first, rest @ ..] = decoded.bytes() else { return };
-            // Skips escapes of characters that no pattern has, such as `\n`, at the cost of one lookup.
+            // Skips escapes for characters that no pattern has, such as `\n`, at the cost of one lookup.
             if may_be || !self.filter.contains_byte(*first) {
                 return;
             }
-            // At any position of a pattern, three consecutive bytes around the character are part of the pattern as
+            // At any position in a pattern, three consecutive bytes around the character are part of the pattern as
             // well.
             let behind = at + decoded.length;
             let is_unclear = |at: usize| text.get(at).is_some_and(|byte| may_start_escape(*byte));
@@ -143,22 +143,22 @@ impl Matcher {
     }
 }
 
-/// Finds candidate positions of a pattern.
+/// Finds a pattern's candidate positions.
 #[derive(Debug)]
 enum CandidateFinder {
     /// Samples literal text for four bytes of a pattern.
     Plain,
-    /// Finds escapes of two bytes and more.
+    /// Finds escapes with two bytes and more.
     Escaped(EscapeFinder),
     /// Finds a byte that is an escape on its own: `+` for a space, or a backslash if a pattern contains one.
     Byte(u8),
 }
 
-/// The index of `Plain`. The finder before it loads the block into the cache at the speed of memory.
+/// The index of `Plain`. The finder before it loads the block into the cache at memory speed.
 const PLAIN: usize = 1;
 
 impl CandidateFinder {
-    /// Returns the finders that patterns of this alphabet need.
+    /// Returns the finders that patterns in this alphabet need.
     fn all(alphabet: &[bool; 256]) -> Vec<Self> {
         let mut finders = vec![Self::Escaped(EscapeFinder::new(alphabet)), Self::Plain];
         let bytes = [(b' ', b'+'), (b'\\', b'\\')].into_iter().filter(|(meaning, _)| alphabet[usize::from(*meaning)]);
@@ -176,13 +176,13 @@ impl CandidateFinder {
     }
 }
 
-/// One decoding of the last bytes of a text, with at least one escape.
+/// One decoding of a text's last bytes, with at least one escape.
 #[derive(Clone, Debug)]
 struct DecodePath {
     state: State,
     /// The position of the leading literal bytes.
     plain: Range<usize>,
-    /// The position of each byte after them.
+    /// Each later byte's position.
     later: VecDeque<usize>,
 }
 
@@ -222,7 +222,7 @@ impl DecodePath {
         let state = bytes.iter().fold(self.state, |state, byte| {
             if matcher.filter.contains_byte(*byte) { matcher.automaton.next(state, *byte) } else { ROOT }
         });
-        // All bytes of the character must be part of the pattern.
+        // All of the character's bytes must be part of the pattern.
         let kept = matcher.automaton.depth(state).checked_sub(bytes.len())?;
         Some((state, kept))
     }
@@ -240,7 +240,7 @@ impl DecodePath {
 /// A search that can be suspended at any position.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scanner {
-    /// State of the literal decoding.
+    /// The literal decoding's state.
     plain: State,
     /// The other decodings, with the position where each continues.
     paths: Vec<(usize, DecodePath)>,
@@ -333,7 +333,7 @@ impl Scanner {
         }
     }
 
-    /// Records the match of a path, if it has one, and continues it at `next`.
+    /// Records a path's match, if it has one, and continues it at `next`.
     fn follow(&mut self, matcher: &Matcher, path: DecodePath, next: usize) {
         if let Some(pattern) = matcher.automaton.matched(path.state) {
             let pattern = &matcher.patterns[pattern];

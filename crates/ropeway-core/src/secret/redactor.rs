@@ -15,19 +15,19 @@ use super::value::Secret;
 /// The replacement for a secret.
 pub(super) const REDACTED: &str = "***";
 
-/// Minimum length of a secret. Redacting shorter values would make every text unreadable.
+/// Minimum secret length. Redacting shorter values would make every text unreadable.
 const MIN_LENGTH: usize = 4;
 
-/// Minimum length of a line that is redacted on its own, for secrets of several lines.
+/// Minimum length for a line that is redacted on its own, in multi-line secrets.
 const MIN_LINE_LENGTH: usize = 8;
 
-/// Values of at least this length are unlikely to be ordinary words.
+/// Values with at least this length are unlikely to be ordinary words.
 const MIN_UNAMBIGUOUS_LENGTH: usize = 16;
 
 /// Replaces secrets in text with `***`.
 ///
-/// A secret is found verbatim, percent-encoded, escaped as in JSON, in Rust's `Debug` or in HTML, and as part of base64 or
-/// hexadecimal text. Redaction is linear in the length of the text and does not depend on the number or length of the secrets.
+/// A secret is found verbatim, percent-encoded, escaped as in JSON, in Rust's `Debug` or in HTML, and within base64 or
+/// hexadecimal text. Redaction is linear in the text's length, regardless of the secrets' number and length.
 ///
 /// Values shorter than four bytes are ignored. Cloning a redactor is cheap.
 ///
@@ -52,7 +52,7 @@ struct SecretSet {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SecretValue {
     text: String,
-    /// Whether this is a line of a longer value. Only whole values are searched for in base64 and hexadecimal.
+    /// Whether this is a line in a longer value. Only whole values are searched for in base64 and hexadecimal.
     is_line: bool,
 }
 
@@ -63,7 +63,7 @@ impl Redactor {
         let whole = |text: &str| SecretValue { text: text.to_owned(), is_line: false };
         for secret in secrets {
             let value = secret.expose();
-            // The final newline of a one-line file is not part of the secret.
+            // A one-line file's final newline is not part of the secret.
             let trimmed = value.trim();
             values.push(whole(if trimmed.len() >= MIN_LENGTH { trimmed } else { value }));
             // Multi-line keys are often printed line by line.
@@ -127,12 +127,12 @@ impl Redactor {
         matches!(self.redact(text), Cow::Owned(_))
     }
 
-    /// Like [`redact`](Self::redact), for truncated text: the beginning of a secret at the end is replaced as well.
+    /// Like [`redact`](Self::redact), for truncated text: a secret's beginning at the end is replaced as well.
     pub fn redact_truncated<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(matcher) = self.matcher() else { return Cow::Borrowed(text) };
         let mut found = matcher.find(text.as_bytes());
         if let Some(partial) = matcher.find_partial(text.as_bytes(), MIN_LENGTH) {
-            // Matches inside of the partial secret are part of it.
+            // Matches inside the partial secret are part of it.
             let overlaps = found.iter().position(|range| range.end > partial);
             let start = overlaps.map_or(partial, |index| found[index].start.min(partial));
             found.truncate(overlaps.unwrap_or(found.len()));
@@ -141,7 +141,7 @@ impl Redactor {
         replace_ranges(text, &found)
     }
 
-    /// Redacts a text, truncates it to `most` bytes and appends the number of omitted bytes.
+    /// Redacts a text, truncates it to `most` bytes and appends the omitted byte count.
     pub fn redact_beginning(&self, text: &str, most: usize) -> String {
         if text.len() <= most {
             return self.redact(text).into_owned();
@@ -150,7 +150,7 @@ impl Redactor {
         format!("{}… ({} more bytes)", self.redact_truncated(kept), text.len() - kept.len())
     }
 
-    /// Returns how many bytes at the end of the text may be the beginning of a secret.
+    /// Returns how many bytes at the end of the text may begin a secret.
     ///
     /// [`StreamRedactor`](super::StreamRedactor) redacts text that arrives in pieces, without reading any of it twice.
     pub fn partial_secret_len(&self, text: &str) -> usize {
@@ -158,7 +158,7 @@ impl Redactor {
         partial.map_or(0, |partial| text.len() - text.floor_char_boundary(partial))
     }
 
-    /// Redacts the strings, keys and numbers of a JSON value.
+    /// Redacts a JSON value's strings, keys and numbers.
     pub fn redact_json(&self, value: &mut Value) {
         if self.is_empty() {
             return;
@@ -181,8 +181,8 @@ impl Redactor {
 
     /// Redacts a JSON document whose field names have a meaning to its reader.
     ///
-    /// A key of letters such as `description` is kept unless it contains a secret of 16 bytes or more: a short secret
-    /// must not change the shape of the document. A number is replaced only if all of it is a secret.
+    /// A key that consists of letters (and `_` or `$`), such as `description`, is kept unless it contains a secret with 16
+    /// bytes or more: a short secret must not change the document's shape. A number is replaced only if all of it is a secret.
     pub fn redact_document(&self, value: &mut Value) {
         if self.is_empty() {
             return;
@@ -213,14 +213,14 @@ impl Redactor {
         }
     }
 
-    /// Redacts the keys of an object whose field names have a meaning to its reader.
+    /// Redacts the keys in an object whose field names have a meaning to its reader.
     pub fn redact_field_names(&self, fields: &mut Map<String, Value>) {
         let certain = self.only_long_secrets();
         let is_name = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'));
         rename(fields, |key| if is_name(key) { certain.redact(key) } else { self.redact(key) });
     }
 
-    /// Returns the length of the longest secret in bytes.
+    /// Returns the longest secret's length in bytes.
     pub fn longest(&self) -> usize {
         self.0.iter().flat_map(|hidden| &hidden.values).map(|value| value.text.len()).max().unwrap_or_default()
     }
@@ -234,7 +234,7 @@ fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Cow<'_, str>) 
     }
 }
 
-/// Replaces sorted ranges of a text with `***`.
+/// Replaces sorted ranges in a text with `***`.
 fn replace_ranges<'a>(text: &'a str, parts: &[Range<usize>]) -> Cow<'a, str> {
     if parts.is_empty() {
         return Cow::Borrowed(text);
@@ -391,7 +391,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_escaped_form_is_found_inside_long_text() {
-        // The filter must not skip a match at the boundary of its blocks, or next to other escapes.
+        // The filter must not skip a match at its block boundaries, or next to other escapes.
         let secret = "tök3n \"of\" a/b+c&d%e\\f";
         let redactor = redactor(&[secret, "another-s3cret-value"]);
         let json = json!(secret).to_string();
@@ -413,14 +413,14 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns the CPU time of this thread in milliseconds, which does not depend on other processes.
+    /// Returns this thread's CPU time in milliseconds, which does not depend on other processes.
     fn cpu_time() -> u64 {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let nanoseconds = stat.split(' ').next().and_then(|time| time.parse::<u64>().ok()).expect("a time");
         nanoseconds / 1_000_000
     }
 
-    /// Returns the CPU time to redact a text of this length, in milliseconds.
+    /// Returns the CPU time to redact a text with this length, in milliseconds.
     fn redaction_time(redactor: &Redactor, part: &str, length: usize) -> u64 {
         let text = part.repeat(length.div_ceil(part.len()));
         let began = cpu_time();

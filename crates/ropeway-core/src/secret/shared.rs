@@ -11,14 +11,21 @@ use crate::sync::{read, write};
 /// Number of added secrets that are kept. An access token that was replaced this often has expired.
 const MAX_LEARNED: usize = 64;
 
-/// Maximum bytes of added secrets, unless those in use are larger. The matcher of a redactor takes a few hundred times the space
-/// of its secrets, and authorization servers choose the length of tokens.
+/// Maximum total size of added secrets in bytes, unless those in use are larger. A redactor's matcher takes a few hundred times
+/// the space of its secrets, and authorization servers choose token lengths.
 const MAX_LEARNED_BYTES: usize = 64 << 10;
 
 /// A [`Redactor`] to which tokens are added when they are obtained.
+///
+/// One connection owns it, in an `Arc` that its sign-in and its HTTP client share. Writers call [`learn`](Self::learn) with
+/// new tokens; readers take a snapshot with [`current`](Self::current), which later tokens do not change. `learn` first adds
+/// the secrets to the account redactors, one after the other, and takes its own lock only afterwards: no two locks are held
+/// at once. Both methods are synchronous, so the std `RwLock` is never held across `.await`. A new matcher is built under
+/// the write lock, and only if a secret is new; otherwise the secrets just move to the end, as the ones in use. Dropping the
+/// redactor forgets its secrets; the account redactors keep theirs.
 #[derive(Debug)]
 pub struct SharedRedactor {
-    /// The secrets of the configuration.
+    /// The configuration's secrets.
     configured: Redactor,
     state: RwLock<LearnedSecrets>,
     /// Receive the same secrets, for one account.
@@ -33,13 +40,13 @@ struct LearnedSecrets {
 }
 
 impl SharedRedactor {
-    /// Creates a redactor for the secrets of the configuration.
+    /// Creates a redactor for the configuration's secrets.
     pub fn new(configured: Redactor) -> Self {
         let state = LearnedSecrets { current: configured.clone(), learned: VecDeque::new() };
         Self { configured, state: RwLock::new(state), hosts: Vec::new(), account: AccountId::default() }
     }
 
-    /// Passes all added secrets to the redactors of many accounts.
+    /// Passes all added secrets to these account redactors as well.
     pub fn with_account(self, hosts: Vec<Arc<AccountRedactor>>, account: AccountId) -> Self {
         Self { hosts, account, ..self }
     }

@@ -1,4 +1,4 @@
-//! Redaction of text that arrives in pieces.
+//! Redacting text that arrives in pieces.
 
 use super::escape;
 use super::matcher::Scanner;
@@ -6,18 +6,18 @@ use super::redactor::{REDACTED, Redactor};
 
 /// Redacts text that arrives in pieces.
 ///
-/// Text that may be the beginning of a secret is held back until the next pieces decide. Nothing is read twice.
+/// Text that may begin a secret is held back until the next pieces decide. Nothing is read twice.
 #[derive(Clone, Debug, Default)]
 pub struct StreamRedactor {
     redactor: Redactor,
     scanner: Scanner,
     /// The text that was not returned yet.
     held: String,
-    /// Position of `held` in the whole text.
+    /// `held`'s position in the whole text.
     base: usize,
-    /// End of the scanned text.
+    /// Where the scanned text ends.
     seen: usize,
-    /// End of the last secret for which `***` was returned.
+    /// The end of the last secret for which `***` was returned.
     redacted_to: usize,
 }
 
@@ -27,7 +27,7 @@ impl StreamRedactor {
         Self { redactor, ..Self::default() }
     }
 
-    /// Returns the redactor of the stream.
+    /// Returns the stream's redactor.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }

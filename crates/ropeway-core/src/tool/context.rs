@@ -1,4 +1,4 @@
-//! Context of a call: id, timeouts, cancellation, progress and metadata.
+//! Call context: id, timeouts, cancellation, progress and metadata.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::trace::TraceParent;
 
-/// Id of a call, unique within a conversation.
+/// A call's id, unique within a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub String);
@@ -23,7 +23,7 @@ impl fmt::Display for CallId {
     }
 }
 
-/// Progress of a call, in units of the server
+/// A call's progress, in the server's units
 /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/utilities/progress>).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
@@ -31,11 +31,16 @@ pub struct Progress {
     pub progress: f64,
     /// Total number of units, if known.
     pub total: Option<f64>,
-    /// Description of the current step.
+    /// What the current step does.
     pub message: Option<String>,
 }
 
 /// A token that cancels calls. Clones share one state.
+///
+/// Any clone may cancel, and any number may wait. A token is either live or cancelled, and never becomes live again. The
+/// state is a `watch` channel whose sender is shared, so a waiter that subscribes after the cancellation sees it at once.
+/// The channel's internal lock is held only to read or set the flag, never across `.await`. Dropping a clone, even the last
+/// one, cancels nothing.
 #[derive(Clone, Debug)]
 pub struct CancelToken(Arc<watch::Sender<bool>>);
 
@@ -70,7 +75,7 @@ impl CancelToken {
 
 type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Options of a call: id, timeouts, cancellation, progress callback and metadata.
+/// Call options: id, timeouts, cancellation, progress callback and metadata.
 ///
 /// Cloning is cheap.
 #[derive(Clone)]
@@ -130,15 +135,15 @@ impl CallContext {
         }))
     }
 
-    /// Sets a total timeout, starting now. It takes precedence over the settings of the server.
+    /// Sets a total timeout, starting now. It takes precedence over the server's settings.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        // A timeout beyond the range of `Instant` has no effect.
+        // A timeout beyond `Instant`'s range has no effect.
         self.inner().deadline = Instant::now().checked_add(timeout);
         self
     }
 
-    /// Sets the deadline of the call.
+    /// Sets the call's deadline.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.inner().deadline = Some(deadline);
@@ -152,7 +157,7 @@ impl CallContext {
         self
     }
 
-    /// Overrides the total timeout of the connection.
+    /// Overrides the connection's total timeout.
     #[must_use]
     pub fn with_total(mut self, total: Duration) -> Self {
         self.inner().total = Some(total);
@@ -218,9 +223,9 @@ impl CallContext {
         Arc::make_mut(&mut self.0)
     }
 
-    /// Returns the context of one call. Calls that share a context get different ids, unless the caller has set one.
+    /// Returns one call's context. Calls that share a context get different ids, unless the caller has set one.
     ///
-    /// Called at the start of every call. The first call has the id that [`id`](Self::id) returns.
+    /// Called when every call starts. The first call has the id that [`id`](Self::id) returns.
     pub fn for_call(&self) -> Self {
         let mut own = self.clone();
         if !self.0.is_per_call {
@@ -233,7 +238,7 @@ impl CallContext {
         own
     }
 
-    /// Sets a token that distinguishes a stopped server from a cancelled call when the future of the call is dropped.
+    /// Sets a token that distinguishes a stopped server from a cancelled call when the call's future is dropped.
     pub fn with_stop(mut self, stop: CancelToken) -> Self {
         self.inner().stop = Some(stop);
         self
@@ -244,8 +249,8 @@ impl CallContext {
         self.0.stop.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Returns the id of the call. If the caller did not set one, it is generated; calls that share the context have different ids,
-    /// and this is the id of the first.
+    /// Returns the call's id. If the caller did not set one, it is generated; calls that share the context have different ids,
+    /// and this is the first one's.
     pub fn id(&self) -> &CallId {
         self.0.id.get_or_init(generate_id)
     }

@@ -11,8 +11,7 @@ use crate::json;
 
 /// Converts into a shared [`Tool`].
 ///
-/// Every [`Tool`] converts, and so does an [`Arc`] of one, such as the tools that
-/// `Mcp::list_tools` returns.
+/// Every [`Tool`] converts, and so does an [`Arc`] that holds one, such as the tools that `Mcp::list_tools` returns.
 pub trait IntoTool {
     /// Performs the conversion.
     fn into_tool(self) -> Arc<dyn Tool>;
@@ -36,7 +35,7 @@ impl IntoTool for Arc<dyn Tool> {
     }
 }
 
-/// Converts into the [`Arguments`] of a call.
+/// Converts into a call's [`Arguments`].
 ///
 /// Implemented for [`Arguments`] and [`Value`], which move without a copy, for references to anything that implements
 /// [`Serialize`], and for `()`, which stands for no arguments.

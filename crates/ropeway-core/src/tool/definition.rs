@@ -1,4 +1,4 @@
-//! Definition of a tool: name, description, schemas and annotations.
+//! Tool definition: name, description, schemas and annotations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::schema::Schema;
 use crate::conversions::conversions;
 use crate::setters::setters;
 
-/// Name of a server in the configuration.
+/// A server's name in the configuration.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Alias(Arc<str>);
@@ -52,16 +52,16 @@ conversions!(Alias {
     name: String => Self::new(name);
 });
 
-/// Origin of a tool.
+/// Where a tool comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Origin {
-    /// A function of the host.
+    /// A host function.
     #[serde(serialize_with = "local")]
     Local,
-    /// A tool of an MCP server.
+    /// An MCP server's tool.
     Server {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The server's own name for the tool.
         tool: Arc<str>,
@@ -72,8 +72,8 @@ fn local<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str("local")
 }
 
-/// Annotations of a tool (<https://modelcontextprotocol.io/specification/2025-06-18/schema#toolannotations>). They are hints of the
-/// server and must not be relied on for security.
+/// A tool's annotations (<https://modelcontextprotocol.io/specification/2025-06-18/schema#toolannotations>). They are the
+/// server's hints and must not be relied on for security.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Annotations(pub Map<String, Value>);
@@ -104,16 +104,16 @@ impl Annotations {
     }
 }
 
-/// The source of a definition, as recorded by the host. Never serialized.
+/// A definition's source, as recorded by the host. Never serialized.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Provenance {
     /// Whether the host trusts the server's [annotations](ToolDefinition::annotations).
     pub trust_hints: bool,
-    /// Prefix of the server in [`ToolDefinition::name`].
+    /// The server's prefix in [`ToolDefinition::name`].
     pub prefix: Arc<str>,
     /// Digest of the server's command or URL.
     pub server: Option<Digest>,
-    /// The definition of the server, if the host changed more than the name.
+    /// The server's definition, if the host changed more than the name.
     pub original: Option<Arc<ToolDefinition>>,
 }
 
@@ -128,14 +128,14 @@ pub struct ToolDefinition {
     /// What the tool does and when to use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of the arguments, as sent by the server.
+    /// JSON Schema for the arguments, as sent by the server.
     pub input_schema: Schema,
-    /// JSON Schema of the structured result, if the server sent one.
+    /// JSON Schema for the structured result, if the server sent one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Schema>,
-    /// Annotations of the server.
+    /// The server's annotations.
     pub annotations: Annotations,
-    /// Origin of the tool.
+    /// The tool's origin.
     pub origin: Origin,
     /// Provider-specific options, by provider.
     #[serde(skip_serializing_if = "Map::is_empty")]
@@ -146,13 +146,13 @@ pub struct ToolDefinition {
     /// Other fields that the server sent.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
-    /// The source of the definition.
+    /// The definition's source.
     #[serde(skip)]
     pub provenance: Provenance,
 }
 
 impl ToolDefinition {
-    /// Creates the definition of a local tool that accepts any object.
+    /// Creates a local tool's definition that accepts any object.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -169,12 +169,12 @@ impl ToolDefinition {
         }
     }
 
-    /// Returns the definition of the server, before the host changed it.
+    /// Returns the server's definition, before the host changed it.
     pub fn original(&self) -> &Self {
         self.provenance.original.as_deref().unwrap_or(self)
     }
 
-    /// Returns the server's own name for the tool, or the name of a local tool.
+    /// Returns the server's own name for the tool, or a local tool's name.
     pub fn own_name(&self) -> &str {
         match &self.origin {
             Origin::Server { tool, .. } => tool,
@@ -182,7 +182,7 @@ impl ToolDefinition {
         }
     }
 
-    /// Returns the name to display: the title, the title of the annotations, or the name.
+    /// Returns the name to display: the title, the title in the annotations, or the name.
     pub fn display_name(&self) -> &str {
         let annotated = || self.annotations.0.get("title").and_then(Value::as_str);
         self.title.as_deref().or_else(annotated).unwrap_or(&self.name)

@@ -1,14 +1,13 @@
-//! Digests of tool definitions.
+//! Tool definition digests.
 
 use super::definition::{Origin, ToolDefinition};
 use super::digest::{Digest, Hasher};
 
 impl Digest {
-    /// Returns the digest of the server's definition: the alias of the server, the server's own name for the tool, title,
-    /// description, schemas and annotations.
+    /// Returns the server definition's digest: the server's alias, the server's own name for the tool, title, description,
+    /// schemas and annotations.
     ///
-    /// The order of keys in schemas and annotations is ignored, the order of arrays is not. The name that models use is not part of
-    /// the digest.
+    /// Key order in schemas and annotations is ignored, array order is not. The name that models use is not part of the digest.
     pub fn of_source(definition: &ToolDefinition) -> Self {
         let definition = definition.original();
         let mut hasher = Hasher::new("ropeway tool definition 1");
@@ -27,8 +26,8 @@ impl Digest {
         hasher.finish()
     }
 
-    /// Returns the digest of a definition for approvals: [that of the server](Self::of_source), the command or URL of the server,
-    /// and the changes of the configuration.
+    /// Returns a definition's digest for approvals: [the server definition's](Self::of_source), the server's command or URL, and
+    /// the configuration's changes.
     pub fn of_approved(definition: &ToolDefinition) -> Self {
         let mut hasher = Hasher::new("ropeway approved tool 1");
         hasher.field(&Self::of_source(definition).0);
@@ -44,7 +43,7 @@ impl Digest {
     }
 }
 
-/// Writes the content of a tool that models see, except its name.
+/// Writes the tool content that models see, except its name.
 fn write_content(hasher: &mut Hasher, definition: &ToolDefinition) {
     let ToolDefinition { title, description, input_schema, output_schema, annotations, .. } = definition;
     hasher.optional(title.as_deref());

@@ -10,12 +10,12 @@ use crate::invisible::hides_text;
 /// Maximum number of changes that are described; the rest is counted.
 const MAX_CHANGES: usize = 20;
 
-/// Maximum number of characters of a name or value.
+/// Maximum characters in a name or value.
 const MAX_CHARS: usize = 60;
 
 /// Describes the changes between two versions of a definition, such as "description changed". Returns an empty list if they are equal.
 ///
-/// The definitions of the server are compared first. If those are equal, the definitions with the changes of the configuration are
+/// The server's definitions are compared first. If those are equal, the definitions with the configuration's changes are
 /// compared. The text is bounded and contains no control characters.
 pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<String> {
     let mut words = ChangeList::default();
@@ -32,7 +32,7 @@ pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<String> {
     words.bounded()
 }
 
-/// The changes so far, at most [`MAX_CHANGES`], and the number of further ones.
+/// The changes so far, at most [`MAX_CHANGES`], and how many followed.
 #[derive(Default)]
 struct ChangeList(Vec<String>, usize);
 
@@ -163,9 +163,9 @@ impl ChangeList {
     }
 }
 
-/// Returns `true` if two values are equal, ignoring the order of keys.
+/// Returns `true` if two values are equal, ignoring key order.
 fn same_json(old: &Value, new: &Value) -> bool {
-    // `Map` ignores the order of keys, even with `preserve_order`.
+    // `Map` ignores key order, even with `preserve_order`.
     old == new
 }
 
@@ -192,7 +192,7 @@ fn text_of(schema: &Value) -> Option<&str> {
     schema.get("description").and_then(Value::as_str)
 }
 
-/// Describes the type of an argument.
+/// Describes an argument's type.
 fn kind(schema: &Value) -> String {
     match schema.get("type") {
         Some(Value::String(kind)) => match kind.as_str() {
@@ -216,12 +216,12 @@ fn value_of(value: &Value) -> String {
     visible(&value.to_string(), MAX_CHARS)
 }
 
-/// Escapes control and formatting characters in text of a server.
+/// Escapes control and formatting characters in server text.
 pub fn escape_invisible(text: &str) -> String {
     visible(text, usize::MAX)
 }
 
-/// Truncates text of a server, and escapes control and formatting characters.
+/// Truncates server text, and escapes control and formatting characters.
 fn visible(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for (number, c) in text.chars().enumerate() {

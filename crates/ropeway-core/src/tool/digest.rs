@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::parse_error::ParseError;
 
-/// The digits of a digest.
+/// A digest's digits.
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Prefix of the text form.
+/// The text form's prefix.
 const PREFIX: &str = "sha256:";
 
 /// A SHA-256 digest. Its text form is `sha256:` and 64 hexadecimal digits.
@@ -65,7 +65,7 @@ impl Hasher {
         }
     }
 
-    /// Hashes a value with sorted keys. Parsing bounds the depth of values, and so the recursion.
+    /// Hashes a value with sorted keys. Parsing bounds value depth, and so the recursion.
     pub(super) fn json(&mut self, value: &Value) {
         match value {
             Value::Null => self.0.update(b"n"),
@@ -110,7 +110,7 @@ impl Hasher {
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(PREFIX)?;
-        // Every line of an audit log has one: formatting each byte would take as long as the rest of the line.
+        // Every audit log line has one: formatting each byte would take as long as the rest of the line.
         let mut digits = [0; 64];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(&self.0) {
             pair.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);

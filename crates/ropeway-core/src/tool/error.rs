@@ -1,4 +1,4 @@
-//! Errors of tool calls.
+//! Tool call errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::duration::format_duration;
 use crate::error_chain::chain;
 use crate::setters::setters;
 
-/// A boxed error of any type.
+/// A boxed error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// One problem with the arguments of a call.
+/// One problem with a call's arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ArgumentProblem {
     /// JSON Pointer to the argument; empty for the arguments as a whole.
     pub path: String,
-    /// Description of the problem.
+    /// What the problem is.
     pub reason: String,
 }
 
@@ -41,13 +41,13 @@ pub enum CallError {
     /// The server is not connected: it was not started, or it was closed.
     #[error("server `{server}` is not connected")]
     NotConnected {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
     },
     /// The server cannot be reached, or the connection was lost during the call.
     #[error("server `{server}` is unavailable")]
     Unavailable {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
         /// Why the server is unavailable.
         #[source]
@@ -56,7 +56,7 @@ pub enum CallError {
     /// The server requires authentication.
     #[error("server `{server}` needs authentication")]
     NeedsAuth {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The `WWW-Authenticate` header, if the server sent one.
         challenge: Option<String>,
@@ -64,21 +64,21 @@ pub enum CallError {
     /// A timeout expired. The request was cancelled.
     #[error("server `{server}` timed out after {}", format_duration(*.after))]
     Timeout {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
         /// Time that the call waited.
         after: Duration,
         /// Whether the idle timeout expired. Otherwise, the total timeout did.
         idle: bool,
-        /// A message of the server that may explain the timeout, such as an error without a request id.
+        /// A server message that may explain the timeout, such as an error without a request id.
         #[source]
         hint: Option<BoxError>,
     },
-    /// This program closed the connection during the call: `Bridge::stop`,
-    /// `Mcp::close`, a reload that changed or removed the server, or the drop of the last handle.
+    /// This program closed the connection during the call: `Bridge::stop`, `Mcp::close`, a reload that changed or removed the
+    /// server, or dropping the last handle.
     #[error("server `{server}` was stopped while the call was in flight")]
     Stopped {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
     },
     /// The caller cancelled the call.
@@ -107,7 +107,7 @@ pub enum CallError {
     /// The arguments do not match the tool's schema. The tool was not called.
     #[error("invalid arguments for tool `{tool}`: {}", list(.problems))]
     InvalidArguments {
-        /// Name of the tool.
+        /// The tool's name.
         tool: String,
         /// All problems that were found.
         problems: Vec<ArgumentProblem>,
@@ -115,21 +115,21 @@ pub enum CallError {
     /// The call was not approved. The tool was not called.
     #[error("tool `{tool}` was not called: {reason}")]
     Denied {
-        /// Name of the tool.
+        /// The tool's name.
         tool: String,
         /// Why the call was denied.
         reason: String,
     },
-    /// The server changed the definition of the tool after it was approved. The tool was not called.
+    /// The server changed the tool's definition after it was approved. The tool was not called.
     #[error("tool `{tool}` changed after it was approved and was not called")]
     Changed {
-        /// Name of the tool.
+        /// The tool's name.
         tool: String,
     },
     /// The tool is hidden until the user accepts it.
     #[error("tool `{tool}` is hidden: {reason}")]
     Hidden {
-        /// Name of the tool.
+        /// The tool's name.
         tool: String,
         /// Why the tool is hidden, and how to accept it.
         reason: String,
@@ -137,19 +137,19 @@ pub enum CallError {
     /// The server returned a JSON-RPC error.
     #[error("server `{server}` returned error {code}: {message}")]
     Refused {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
         /// JSON-RPC error code.
         code: i64,
-        /// Message of the error.
+        /// The error's message.
         message: String,
-        /// Additional data of the error.
+        /// The error's additional data.
         data: Option<Value>,
     },
-    /// The response of the server is invalid.
+    /// The server's response is invalid.
     #[error("server `{server}` violated the protocol")]
     Protocol {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The problem with the response.
         #[source]
@@ -158,7 +158,7 @@ pub enum CallError {
     /// The response exceeds the size limit.
     #[error("response of server `{server}` exceeds {limit} bytes")]
     TooLarge {
-        /// Alias of the server.
+        /// The server's alias.
         server: Alias,
         /// The limit in bytes.
         limit: usize,
@@ -166,9 +166,9 @@ pub enum CallError {
     /// A local tool failed.
     #[error("tool `{tool}` failed")]
     Failed {
-        /// Name of the tool.
+        /// The tool's name.
         tool: String,
-        /// The error of the tool.
+        /// The tool's error.
         #[source]
         source: BoxError,
     },
@@ -180,7 +180,7 @@ impl CallError {
         Self::InvalidArguments { tool: tool.to_owned(), problems: vec![problem] }
     }
 
-    /// Replaces the alias of the server.
+    /// Replaces the server's alias.
     #[must_use]
     pub fn with_server(mut self, name: &Alias) -> Self {
         match &mut self {
@@ -204,7 +204,7 @@ impl CallError {
         self
     }
 
-    /// Returns a stable identifier of the variant, as in the JSON of an envelope.
+    /// Returns the variant's stable identifier, as in an envelope's JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotConnected { .. } => "not_connected",
@@ -234,7 +234,7 @@ impl CallError {
         }
     }
 
-    /// Returns the [`ToolCallError`] of a local tool or of an `on_tool_call` callback.
+    /// Returns the [`ToolCallError`] from a local tool or an `on_tool_call` callback.
     pub fn as_tool_call_error(&self) -> Option<&ToolCallError> {
         match self {
             Self::Failed { source, .. } => source.downcast_ref(),
@@ -243,16 +243,16 @@ impl CallError {
     }
 }
 
-/// An error of a local tool or of an `on_tool_call` callback. Unless it is fatal, its message is reported to the model.
+/// An error from a local tool or an `on_tool_call` callback. Unless it is fatal, its message is reported to the model.
 ///
-/// Callbacks of `agent::generate` and `agent::stream` return it, and a
-/// [`LocalTool`](super::LocalTool) may. `&str`, `String`, [`BoxError`], [`CallError`], [`std::io::Error`] and [`serde_json::Error`]
-/// convert into a non-fatal error. The JSON form is `{"type": "execution", "message": "…", "fatal": false, "retryable": false}`.
+/// `agent::generate` and `agent::stream` callbacks return it, and a [`LocalTool`](super::LocalTool) may. `&str`, `String`,
+/// [`BoxError`], [`CallError`], [`std::io::Error`] and [`serde_json::Error`] convert into a non-fatal error. The JSON form is
+/// `{"type": "execution", "message": "…", "fatal": false, "retryable": false}`.
 #[derive(Clone, Debug, Serialize, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct ToolCallError {
-    /// Kind of the error, chosen by the host; `execution` by default.
+    /// The error's kind, chosen by the host; `execution` by default.
     #[serde(rename = "type")]
     pub kind: String,
     /// Message for the model.
@@ -265,7 +265,7 @@ pub struct ToolCallError {
     source: Option<Cause>,
 }
 
-/// Source of a [`ToolCallError`].
+/// A [`ToolCallError`]'s source.
 #[derive(Clone, Debug, thiserror::Error)]
 enum Cause {
     #[error(transparent)]
@@ -300,8 +300,8 @@ impl ToolCallError {
         Self { retryable: true, ..self }
     }
 
-    /// Converts the error into that of a call of `tool`. A wrapped [`CallError`] is returned itself, unless the kind was changed
-    /// or the error is fatal.
+    /// Converts the error into the error for a call to `tool`. A wrapped [`CallError`] is returned itself, unless the kind was
+    /// changed or the error is fatal.
     pub fn into_call_error(self, tool: &str) -> CallError {
         match self {
             Self { source: Some(Cause::Call(error)), fatal: false, kind, .. } if kind == Self::EXECUTION => {

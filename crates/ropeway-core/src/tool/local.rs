@@ -1,4 +1,4 @@
-//! Tools that are functions of the host.
+//! Tools that are host functions.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ type Summarize = dyn Fn(&Arguments) -> String + Send + Sync;
 
 type Function = dyn Fn(Arguments, CallContext) -> BoxFuture<'static, Result<ToolOutput, CallError>> + Send + Sync;
 
-/// A function of the host as a tool.
+/// A host function as a tool.
 ///
 /// # Examples
 ///
@@ -87,7 +87,7 @@ impl LocalTool {
         Self { definition, function: Arc::new(function), summarize: None }
     }
 
-    /// Sets the one-line summary of a call for the user; see [`Tool::summarize`].
+    /// Sets the one-line call summary for the user; see [`Tool::summarize`].
     ///
     /// ```
     /// # use ropeway::{LocalTool, ToolDefinition};

@@ -1,4 +1,4 @@
-//! Results of tools.
+//! Tool results.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,19 +11,19 @@ use crate::content::{ContentPart, PartSeed, SourceBytes, plain_text, visit_as_te
 use crate::conversions::conversions;
 use crate::loose_json::BorrowedText;
 
-/// Result of a tool call (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
+/// A tool call's result (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// Content of the result.
+    /// The result's content.
     pub content: Vec<ContentPart>,
     /// Structured content; `Some(Value::Null)` for an explicit `null`.
     pub structured: Option<Value>,
     /// Whether the tool reported a failure.
     pub is_error: bool,
-    /// The `_meta` of the result.
+    /// The result's `_meta`.
     pub meta: Option<Map<String, Value>>,
-    /// Other fields of the result.
+    /// The result's other fields.
     pub extra: Map<String, Value>,
 }
 
@@ -43,7 +43,7 @@ impl ToolOutput {
         Self { structured: Some(value.clone()), ..Self::text(value.to_string()) }
     }
 
-    /// Returns the text of the result, or `None` if some parts are not text.
+    /// Returns the result's text, or `None` if some parts are not text.
     pub fn plain_text(&self) -> Option<String> {
         plain_text(&self.content)
     }
@@ -100,14 +100,14 @@ impl<'de> Deserialize<'de> for ToolOutput {
 }
 
 impl ToolOutput {
-    /// Parses a result. Large data shares the memory of the message.
+    /// Parses a result. Large data shares the message's memory.
     pub fn read(message: &bytes::Bytes) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_slice(message);
         let output = OutputSeed(SourceBytes(Some(message))).deserialize(&mut deserializer)?;
         deserializer.end().map(|()| output)
     }
 
-    /// Converts the fields of a result.
+    /// Converts a result's fields.
     pub fn from_fields(fields: Map<String, Value>) -> Self {
         let mut output = Self::default();
         for (key, value) in fields {

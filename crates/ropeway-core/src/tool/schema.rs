@@ -40,7 +40,7 @@ impl Schema {
         }
     }
 
-    /// Returns the text of the schema: as the server sent it, if it comes from one.
+    /// Returns the schema's text: as the server sent it, if it comes from one.
     pub fn text(&self) -> Cow<'_, str> {
         match &self.0.text {
             Some(text) => Cow::Borrowed(text.get()),

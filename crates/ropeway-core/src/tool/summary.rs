@@ -3,10 +3,10 @@
 use crate::invisible::{is_filler, is_invisible};
 use crate::secret::Redactor;
 
-/// Maximum length of a summary in characters, including the ellipsis.
+/// Maximum summary length in characters, including the ellipsis.
 const MAX_CHARS: usize = 200;
 
-/// Maximum number of characters of the original text that are read.
+/// Maximum characters that are read from the original text.
 const MAX_INPUT_CHARS: usize = 4096;
 
 /// Returns the text as one truncated line without secrets, escape sequences or invisible characters. Returns `None` if nothing is
@@ -16,7 +16,7 @@ pub(crate) fn summary_line(text: &str, secrets: &Redactor) -> Option<String> {
     let text = if end < text.len() { secrets.redact_truncated(&text[..end]) } else { secrets.redact(text) };
     let visible = without_escapes(&text);
     let words: Vec<&str> = visible.split(is_blank).filter(|word| !word.is_empty()).collect();
-    // Removing invisible characters may have joined the halves of a secret.
+    // Removing invisible characters may have joined a secret's halves.
     let line = words.join(" ");
     let line = secrets.redact(&line);
     match line.char_indices().nth(MAX_CHARS) {
@@ -51,7 +51,7 @@ fn without_escapes(text: &str) -> String {
     visible
 }
 
-/// Skips parameters and the final byte of a control sequence (ECMA-48, section 5.4).
+/// Skips a control sequence's parameters and final byte (ECMA-48, section 5.4).
 fn skip_csi(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
     chars.next_if(|c| matches!(c, '@'..='~'));
@@ -67,7 +67,7 @@ fn skip_string(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     }
 }
 
-/// Returns `true` for blanks of every kind, including U+2800 and the Hangul fillers.
+/// Returns `true` for every kind of blank, including U+2800 and the Hangul fillers.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || is_filler(c)
 }

@@ -21,7 +21,7 @@ impl TraceParent {
         Self { trace, span: random(), flags: 1 }
     }
 
-    /// Returns another span of the same trace.
+    /// Returns another span in the same trace.
     #[must_use]
     pub fn child(self) -> Self {
         Self { span: random(), ..self }
@@ -50,12 +50,12 @@ impl TraceParent {
         Self { flags: self.flags & !1 | u8::from(is_sampled), ..self }
     }
 
-    /// Returns the bytes of the trace id.
+    /// Returns the trace id's bytes.
     pub fn trace_bytes(&self) -> [u8; 16] {
         self.trace.to_be_bytes()
     }
 
-    /// Returns the bytes of the span id.
+    /// Returns the span id's bytes.
     pub fn span_bytes(&self) -> [u8; 8] {
         self.span.to_be_bytes()
     }
@@ -90,7 +90,7 @@ impl FromStr for TraceParent {
         if version == 0xff || (version == 0 && parts.next().is_some()) {
             return Err(invalid());
         }
-        // The number of digits was checked above.
+        // The digit count was checked above.
         Ok(Self { trace, span: span as u64, flags: flags as u8 })
     }
 }

@@ -1,4 +1,4 @@
-//! The content of a cursor: where the next page of a list starts.
+//! A cursor's content: where a list's next page starts.
 
 use std::borrow::Cow;
 
@@ -9,46 +9,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::list_kind::ListKind;
 
-/// Maximum bytes of an encoded cursor, before it is sealed.
+/// Maximum encoded cursor size in bytes, before sealing.
 const MAX_BYTES: usize = 2 << 10;
 
-/// Maximum bytes of a name in a cursor. Of a longer one, a cursor has a hash.
+/// Maximum name size in a cursor, in bytes. A hash replaces a longer name.
 const MAX_NAME_BYTES: usize = 256;
 
-/// The position of a page in a list. The caller seals it.
+/// A page's position in a list. The caller seals it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CursorPayload {
     pub(crate) kind: ListKind,
-    /// The profile of the list.
+    /// The list's profile.
     pub(crate) profile: String,
-    /// The last entry of the previous page.
+    /// The previous page's last entry.
     pub(crate) last: PageEnd,
 }
 
-/// The last entry of a page.
+/// A page's last entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PageEnd {
-    /// The name of the entry, or a hash of a long one.
+    /// The entry's name, or its hash if it is long.
     name: String,
     /// Number of earlier entries with the same name: a server may list one twice.
     earlier: usize,
 }
 
 impl PageEnd {
-    /// Returns the end of a page whose last entry is at `index`.
+    /// Returns the end for a page whose last entry is at `index`.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str> + Clone, index: usize) -> Self {
         let name = names.clone().nth(index).unwrap_or_default();
         Self { name: key(name).into_owned(), earlier: names.take(index).filter(|other| *other == name).count() }
     }
 
-    /// Returns the index of the next entry. `None` if the last one was removed.
+    /// Returns the next entry's index, or `None` if the last one was removed.
     pub(crate) fn next_index<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<usize> {
         let mut same = names.enumerate().filter(|(_, name)| key(name) == self.name);
         same.nth(self.earlier).map(|(index, _)| index + 1)
     }
 }
 
-/// Returns a name, or a hash of a name that would make a cursor too long.
+/// Returns a name, or its hash if it would make a cursor too long.
 fn key(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_NAME_BYTES {
         return Cow::Borrowed(name);
@@ -60,7 +60,7 @@ fn key(name: &str) -> Cow<'_, str> {
 impl CursorPayload {
     /// Encodes the payload.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // A tuple of strings and numbers always has a JSON form.
+        // A tuple with only strings and numbers always has a JSON form.
         serde_json::to_vec(&(self.kind, &self.profile, &self.last.name, self.last.earlier)).unwrap_or_default()
     }
 
@@ -71,7 +71,7 @@ impl CursorPayload {
         Some(Self { kind, profile, last: PageEnd { name, earlier } })
     }
 
-    /// Returns the entry after which the page starts, if the cursor belongs to this list of this profile.
+    /// Returns the entry after which the page starts, if the cursor belongs to this list in this profile.
     pub(crate) fn position(self, kind: ListKind, profile: &str) -> Option<PageEnd> {
         (self.kind == kind && self.profile == profile).then_some(self.last)
     }

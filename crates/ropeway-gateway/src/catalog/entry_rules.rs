@@ -1,9 +1,9 @@
-//! Checks the entries of lists against the types that clients accept, so that one odd entry does not break a whole list.
+//! Checks list entries against the types that clients accept, so that one odd entry does not break a whole list.
 //!
-//! The official SDKs validate a list as a whole: one tool without `"type": "object"` makes all tools of all servers unavailable. The
-//! rules are those of the TypeScript SDKs 1 and 2 and the Python SDKs 1 and 2, whichever is stricter: they do not accept `null` for an
-//! optional member, and require `name` for resources. A member that clients would refuse is replaced or removed, and everything else
-//! keeps its text. An entry without a meaning for clients is refused.
+//! The official SDKs validate a list as a whole: one tool without `"type": "object"` makes all servers' tools unavailable. The
+//! rules follow the TypeScript SDKs 1 and 2 and the Python SDKs 1 and 2, whichever is stricter: they do not accept `null` for an
+//! optional member, and require `name` for resources. A member that clients would refuse is replaced or removed, and everything
+//! else keeps its text. An entry without a meaning for clients is refused.
 
 mod members;
 mod output_schema;
@@ -18,7 +18,7 @@ use crate::catalog::list_kind::ListKind;
 use ropeway_core::json::without_lone_surrogates;
 use ropeway_mcp::protocol::{Era, is_deeper_than};
 
-/// Maximum nesting of an entry. The parser of the Python SDKs accepts 200 levels for a message.
+/// Maximum entry nesting. The Python SDKs' parser accepts 200 levels for a message.
 const MAX_DEPTH: usize = 180;
 
 /// Returns an entry as clients accept it.
@@ -89,7 +89,7 @@ fn named_by_uri(kind: ListKind, entry: &str) -> String {
     members::with_member(entry, &format!(r#""name":{name}"#))
 }
 
-/// Checks the schema of a tool's arguments, which are always an object.
+/// Checks a tool's argument schema. The arguments are always an object.
 fn input_schema(schema: &str, era: Era) -> Result<Change, String> {
     if !schema.starts_with('{') {
         return Err("has an `inputSchema` that is not an object".to_owned());
@@ -132,7 +132,7 @@ fn object_type(value: &str) -> Result<Change, String> {
     }
 }
 
-/// Checks the arguments of a prompt. Those without a name are removed.
+/// Checks a prompt's arguments. Arguments without a name are removed.
 fn arguments(value: &str) -> Change {
     let Ok(arguments) = serde_json::from_str::<Vec<Box<serde_json::value::RawValue>>>(value) else {
         return Change::Remove;

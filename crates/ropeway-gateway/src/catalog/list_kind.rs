@@ -1,8 +1,8 @@
-//! The kinds of lists that clients request.
+//! The list kinds that clients request.
 
 use serde::{Deserialize, Serialize};
 
-/// A list of the protocol.
+/// A list in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ListKind {
@@ -12,22 +12,22 @@ pub(crate) enum ListKind {
     Templates,
 }
 
-/// The names of a list in the protocol.
+/// A list's names in the protocol.
 pub(crate) struct ListNames {
     /// The method that returns the list.
     pub(crate) method: &'static str,
-    /// The member of the result that holds the entries.
+    /// The result member that holds the entries.
     pub(crate) key: &'static str,
-    /// The capability of servers that have the list.
+    /// The capability that servers with the list declare.
     pub(crate) capability: &'static str,
-    /// The member of an entry that identifies it.
+    /// The entry member that identifies an entry.
     pub(crate) id: &'static str,
     /// The word for an entry, in warnings.
     pub(crate) noun: &'static str,
 }
 
 impl ListKind {
-    /// Returns the names of the list.
+    /// Returns the list's names.
     pub(crate) fn names(self) -> ListNames {
         let (method, key, capability, id, noun) = match self {
             Self::Tools => ("tools/list", "tools", "tools", "name", "tool"),

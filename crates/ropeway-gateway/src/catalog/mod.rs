@@ -1,4 +1,4 @@
-//! Lists of tools, prompts, resources and resource templates, over all servers of a profile.
+//! Lists over a profile's servers: tools, prompts, resources and resource templates.
 
 pub(crate) mod cursor;
 pub(crate) mod entry_rules;
@@ -29,24 +29,28 @@ use ropeway_core::tool::Alias;
 use ropeway_mcp::protocol::one_line;
 use ropeway_mcp::{ConnectionState, Mcp};
 
-/// Maximum time that a request waits for lists, to find the server of a prompt or a resource.
+/// Maximum time that a request waits for lists, to find a prompt's or resource's server.
 pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The lists of servers, kept until a server reports a change or a list expires.
+/// Servers' lists, kept until a server reports a change or a list expires.
+///
+/// The gateway owns the catalog, and requests fill it. `lists` is locked to find or add a list, and a list's own lock may be
+/// taken under it. `known_uris` is locked alone. Neither is held across an `.await`: a request clones the list's `Arc` and
+/// fetches without a lock.
 #[derive(Default)]
 pub(crate) struct Catalog {
     lists: Mutex<HashMap<(Alias, ListKind), Arc<ServerList>>>,
     known_uris: Mutex<HashMap<Arc<str>, CachedUris>>,
 }
 
-/// The known URIs of a profile, and the lists that they were built from.
+/// A profile's known URIs, and the lists that they were built from.
 struct CachedUris {
     router: u64,
     lists: Vec<Option<Arc<ServerEntries>>>,
     known: Arc<KnownUris>,
 }
 
-/// A list over all servers of a profile.
+/// A list over all servers in a profile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Entry>,
@@ -56,7 +60,7 @@ pub(crate) struct Listing {
     pub(crate) ttl_ms: u64,
 }
 
-/// An entry of a list, and the server that it belongs to.
+/// A list entry, and the server that it belongs to.
 struct RoutedEntry {
     entry: Entry,
     server: Alias,
@@ -68,18 +72,18 @@ struct RoutedEntry {
 pub(crate) enum ListSource {
     /// The connection that clients share.
     Shared,
-    /// The connection of the client.
+    /// The client's own connection.
     Isolated(Mcp),
-    /// Resources on the shared connection are those of another account, and are left out.
+    /// Resources on the shared connection belong to another account, and are left out.
     OtherAccount,
 }
 
-/// The entries of one server, or the reason why they are missing.
+/// One server's entries, or the reason why they are missing.
 type Fetched<'a> = (&'a RoutedServer, Result<Arc<ServerEntries>, MissingServer>);
 
 impl Catalog {
-    /// Lists the entries of all servers of a profile. Servers are queried concurrently, each for up to `timeout`. `source` states which
-    /// connection to a server the client uses.
+    /// Lists the entries from all servers in a profile. Servers are queried concurrently, each for up to `timeout`. `source`
+    /// states which connection to a server the client uses.
     pub(crate) async fn list(
         &self,
         bridge: &Bridge,
@@ -103,7 +107,7 @@ impl Catalog {
         Listing { entries, missing, ttl_ms: ttl.as_millis().try_into().unwrap_or(u64::MAX) }
     }
 
-    /// Finds the server of a prompt, and the server's own name of it.
+    /// Finds a prompt's server, and the server's own prompt name.
     pub(crate) async fn prompt(&self, bridge: &Bridge, router: &Router, name: &str) -> Option<(Alias, String)> {
         if let Some(only) = router.transparent() {
             return Some((only.clone(), name.to_owned()));
@@ -136,7 +140,7 @@ impl Catalog {
         let servers = router.servers();
         let qualified = uris::split_qualified(uri, &servers);
         if let Some(only) = router.transparent() {
-            // Other URIs of the server may look like this, if it is a gateway.
+            // The server's other URIs may look like this, if it is a gateway.
             let own = qualified.filter(|(_, own)| !uris::is_absolute(own)).map(|(_, own)| own);
             return UriRoute::One(only.clone(), own.unwrap_or_else(|| uri.to_owned()));
         }
@@ -151,7 +155,7 @@ impl Catalog {
         uris::route_uri(uri, &servers, &self.known_uris(bridge, router))
     }
 
-    /// Finds the server of a resource template, and the server's own template.
+    /// Finds a resource template's server, and the server's own template.
     pub(crate) async fn route_template(
         &self,
         bridge: &Bridge,
@@ -172,14 +176,14 @@ impl Catalog {
         if let Some(owner) = known.template_owner(template) {
             return Some((owner.clone(), template.to_owned()));
         }
-        // A client may complete the URI of a resource as well.
+        // A client may complete a resource's URI as well.
         match uris::route_uri(template, &servers, &known) {
             UriRoute::One(server, own) => Some((server, own)),
             UriRoute::Try(servers) => servers.into_iter().next().map(|server| (server, template.to_owned())),
         }
     }
 
-    /// Marks a list of a server as changed. The next request fetches it again.
+    /// Marks a server's list as changed. The next request fetches it again.
     pub(crate) fn invalidate(&self, server: &Alias, list: ChangedList) {
         let kinds: &[ListKind] = match list {
             ChangedList::Tools => &[],
@@ -193,7 +197,7 @@ impl Catalog {
         }
     }
 
-    /// Removes the lists of servers that are not in the configuration.
+    /// Removes lists whose servers are not in the configuration.
     pub(crate) fn retain(&self, servers: &[Alias]) {
         lock(&self.lists).retain(|(server, _), _| servers.contains(server));
     }
@@ -209,7 +213,7 @@ impl Catalog {
         );
     }
 
-    /// Fetches a list of each server on the shared connections.
+    /// Fetches a list from each server, on the shared connections.
     async fn fetch_all<'a>(
         &self,
         bridge: &Bridge,
@@ -220,7 +224,7 @@ impl Catalog {
         self.fetch_from(bridge, router, kind, timeout, |_| ListSource::Shared).await
     }
 
-    /// Fetches a list of each server on the connections that a client uses.
+    /// Fetches a list from each server, on the connections that a client uses.
     async fn fetch_from<'a>(
         &self,
         bridge: &Bridge,
@@ -254,7 +258,7 @@ impl Catalog {
         router.routed.iter().filter(|server| server.entry.enabled).map(one).collect()
     }
 
-    /// Returns the URIs and templates that the servers of a profile have listed.
+    /// Returns the URIs and templates that a profile's servers have listed.
     fn known_uris(&self, bridge: &Bridge, router: &Router) -> Arc<KnownUris> {
         let resources = self.known(bridge, router, ListKind::Resources);
         let templates = self.known(bridge, router, ListKind::Templates);
@@ -289,7 +293,7 @@ impl Catalog {
         }
         let known = Arc::new(known);
         let cached = CachedUris { router: router.id, lists, known: known.clone() };
-        // Which servers have resources is unknown until all of them are connected.
+        // Which servers have resources is unknown until all are connected.
         if router.routed.iter().all(|server| bridge.server(&server.alias).is_some_and(|mcp| mcp.is_connected())) {
             lock(&self.known_uris).insert(router.profile.name.clone(), cached);
         }
@@ -297,7 +301,7 @@ impl Catalog {
     }
 }
 
-/// Lists the tools of a profile, including changes that are not in the router yet.
+/// Lists a profile's tools, including changes that are not in the router yet.
 fn list_tools(bridge: &Bridge, router: &Router) -> Listing {
     let views = bridge.views();
     let current;
@@ -315,7 +319,7 @@ fn list_tools(bridge: &Bridge, router: &Router) -> Listing {
     }
 }
 
-/// Fetches a list of one server, unless the cached list is up to date.
+/// Fetches a list from one server, unless the cached list is up to date.
 async fn fetch(
     bridge: &Bridge,
     server: &RoutedServer,
@@ -329,7 +333,7 @@ async fn fetch(
     }
     let known = list.known().filter(|entries| entries.link == mcp.link());
     if !can_answer(&mcp, server) {
-        // The entries of a server that is being reconnected stay listed. The caller has waited for one that is starting.
+        // A reconnecting server's entries stay listed. The caller has waited for a server that is starting.
         return known.ok_or_else(|| unavailable(server, state_of(&mcp), None));
     }
     match list.fetch(&mcp, kind, timeout).await {
@@ -338,7 +342,7 @@ async fn fetch(
     }
 }
 
-/// Fetches a list on the connection of one client: its process may have other entries than the shared one. The list is not cached.
+/// Fetches a list on one client's connection, whose process may have other entries than the shared one. The list is not cached.
 async fn fetch_isolated(
     server: &RoutedServer,
     mcp: &Mcp,
@@ -382,14 +386,14 @@ fn may_have(bridge: &Bridge, alias: &Alias, kind: ListKind) -> bool {
     info.is_none_or(|info| info.capabilities.is_empty() || info.has_capability(&[kind.names().capability]))
 }
 
-/// Describes why the entries of a server are missing.
+/// Describes why a server's entries are missing.
 fn unavailable(server: &RoutedServer, state: &'static str, reason: Option<String>) -> MissingServer {
     let described = missing_server(server.status()).filter(|described| reason.is_none() && described.reason.is_some());
     let state = if matches!(server.status().state, ServerState::Cached { .. }) { "cached" } else { state };
     described.unwrap_or_else(|| MissingServer { alias: server.alias.clone(), state, reason })
 }
 
-/// Assigns the names and URIs that clients see to the entries of all servers, in the order of the configuration.
+/// Gives all servers' entries the names and URIs that clients see, in configuration order.
 fn routed_entries(router: &Router, kind: ListKind, fetched: &[Fetched<'_>]) -> Vec<RoutedEntry> {
     let mut names = NameTable::new(router.profile.is_prefixed());
     let mut known = KnownUris::default();

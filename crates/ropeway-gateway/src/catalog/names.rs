@@ -1,4 +1,4 @@
-//! The names under which clients see the tools and prompts of servers.
+//! The names under which clients see servers' tools and prompts.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use ropeway_bridge::registry::naming;
 use ropeway_config::{DEFAULT_PREFIX, ServerEntry};
 use ropeway_core::tool::Alias;
 
-/// The prefix of servers that configure none.
+/// The prefix for servers that configure none.
 const GATEWAY_PREFIX: &str = "{alias}_";
 
-/// Assigns unique names to the tools, or to the prompts, of a profile. Earlier entries keep their names.
+/// Assigns unique names to a profile's tools, or to its prompts. Earlier entries keep their names.
 pub(crate) struct NameTable {
     is_prefixed: bool,
     taken: HashSet<String>,
@@ -21,7 +21,7 @@ impl NameTable {
         Self { is_prefixed, taken: HashSet::new() }
     }
 
-    /// Returns the name for an entry of a server, and reserves it.
+    /// Returns the name for a server's entry, and reserves it.
     pub(crate) fn assign(&mut self, entry: &ServerEntry, own_name: &str) -> String {
         let alias = &entry.alias;
         let plain = if self.is_prefixed { prefixed(prefix(entry), alias, own_name) } else { own_name.to_owned() };
@@ -47,12 +47,12 @@ impl NameTable {
     }
 }
 
-/// Returns the prefix of a server.
+/// Returns a server's prefix.
 fn prefix(entry: &ServerEntry) -> &str {
     if entry.prefix == DEFAULT_PREFIX { GATEWAY_PREFIX } else { &entry.prefix }
 }
 
-/// Returns whether a name has the prefix of a server; `None` if names of the server have no prefix.
+/// Returns whether a name has a server's prefix; `None` if the server's names have no prefix.
 pub(crate) fn has_prefix(entry: &ServerEntry, is_prefixed: bool, name: &str) -> Option<bool> {
     /// A name with more characters ends in a hash.
     const UNHASHED: usize = 48;

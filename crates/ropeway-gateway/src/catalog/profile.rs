@@ -6,20 +6,20 @@ use std::sync::Arc;
 use ropeway_config::{GatewaySettings, PrefixMode, ProfileSettings, ToolSettings};
 use ropeway_core::tool::Alias;
 
-/// The name of the profile of `/mcp`.
+/// The profile name for `/mcp`.
 pub(crate) const DEFAULT_PROFILE: &str = "default";
 
-/// The profile that a client selects: the rest of the path `/mcp/NAME`.
+/// The profile that a client selects: the path after `/mcp`, as in `/mcp/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selector {
-    /// The profile of `/mcp`.
+    /// The profile at `/mcp`.
     All,
     /// A profile or a server.
     Named(String),
 }
 
 impl Selector {
-    /// Returns the name of the profile.
+    /// Returns the profile's name.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::All => DEFAULT_PROFILE,
@@ -32,10 +32,10 @@ impl Selector {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Profile {
     pub(crate) name: Arc<str>,
-    /// The servers, in the order of the configuration. Not all of them may be connected.
+    /// The servers, in configuration order. Some may not be connected.
     pub(crate) servers: Vec<Alias>,
     pub(crate) prefix: PrefixMode,
-    /// Filters and overrides, after those of each server.
+    /// Filters and overrides, applied after each server's own.
     pub(crate) tools: ToolSettings,
     /// Whether clients see two tools that find and call the others.
     pub(crate) search: bool,
@@ -53,13 +53,13 @@ impl Profile {
         }
     }
 
-    /// Returns the profile of one server, under its own names.
+    /// Returns one server's profile, with the server's own names.
     fn of_server(alias: &Alias) -> Self {
         let settings = ProfileSettings::new(alias.as_str()).with_prefix(PrefixMode::Never);
         Self::new(&settings, PrefixMode::Never, std::slice::from_ref(alias))
     }
 
-    /// Returns `true` if names get the prefix of their server. Depends on the configuration only, so that a name does not
+    /// Returns `true` if names get their server's prefix. Depends on the configuration only, so that a name does not
     /// change when a server connects or disconnects.
     pub(crate) fn is_prefixed(&self) -> bool {
         match self.prefix {
@@ -69,7 +69,7 @@ impl Profile {
         }
     }
 
-    /// Returns the server of a profile that exposes a single server under its own names.
+    /// Returns the profile's server, if it has only one and exposes it under its own names.
     pub(crate) fn transparent(&self) -> Option<&Alias> {
         match &self.servers[..] {
             [only] if !self.is_prefixed() => Some(only),
@@ -78,27 +78,27 @@ impl Profile {
     }
 }
 
-/// The profiles of a configuration: those of the settings, one for all servers, and one for each server.
+/// A configuration's profiles: the configured profiles, one for all servers, and one for each server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Profiles(HashMap<Arc<str>, Arc<Profile>>);
 
 impl Profiles {
-    /// Creates the profiles. `aliases` are the servers of the configuration that are not disabled, in its order.
+    /// Creates the profiles. `aliases` are the servers that are not disabled, in configuration order.
     pub(crate) fn new(settings: &GatewaySettings, aliases: &[Alias]) -> Self {
         let default = Profile::new(&ProfileSettings::new(DEFAULT_PROFILE), settings.prefix, aliases);
         let servers = aliases.iter().map(Profile::of_server);
         let configured = settings.profiles.iter().map(|profile| Profile::new(profile, settings.prefix, aliases));
-        // Later profiles replace earlier ones of the same name.
+        // Later profiles replace earlier ones with the same name.
         let all = servers.chain([default]).chain(configured);
         Self(all.map(|profile| (profile.name.clone(), Arc::new(profile))).collect())
     }
 
-    /// Returns a profile, or the profile of a server.
+    /// Returns a profile, or a server's profile.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Profile>> {
         self.0.get(name)
     }
 
-    /// Returns the names of all profiles.
+    /// Returns all profile names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.keys()
     }
@@ -117,7 +117,7 @@ mod tests {
         let servers = |name: &str| profiles.get(name).map(|profile| profile.servers.clone());
         let aliases = |names: &[&str]| Some(names.iter().map(|name| Alias::from(*name)).collect::<Vec<_>>());
         assert_eq!(servers(Selector::All.name()), aliases(&["files", "git", "web"]));
-        // The order is that of the configuration.
+        // The configuration defines the order.
         assert_eq!(servers("coding"), aliases(&["files", "git"]));
         assert_eq!(servers("web"), aliases(&["web"]));
         assert_eq!(servers("other"), None);

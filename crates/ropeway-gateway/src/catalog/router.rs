@@ -1,4 +1,4 @@
-//! Routes of a profile: the tools that its clients see, and the destinations of their calls.
+//! A profile's routes: the tools that its clients see, and where their calls go.
 
 mod restricted;
 mod shape;
@@ -29,13 +29,13 @@ use ropeway_core::tool::{
 };
 use ropeway_mcp::protocol::{Era, HeaderParams, wire_definition_text};
 
-/// The annotation of schemas whose arguments are mirrored in headers.
+/// The schema annotation for arguments that are mirrored in headers.
 const HEADER_ANNOTATION: &str = "x-mcp-header";
 
-/// Maximum entries of a server that a list describes as left out.
+/// Maximum left-out entries per server that a list describes.
 const MAX_REASONS: usize = 5;
 
-/// The routers of all profiles.
+/// All profiles' routers.
 #[derive(Default)]
 pub(crate) struct RouterSet {
     profiles: Profiles,
@@ -49,7 +49,7 @@ fn next_id() -> u64 {
 }
 
 impl RouterSet {
-    /// Builds the routers of all profiles. Those of `before` whose servers have not changed are shared.
+    /// Builds the routers for all profiles. Routers in `before` whose servers have not changed are shared.
     pub(crate) fn build(settings: &GatewaySettings, views: &[ServerView], before: Option<&Self>) -> Self {
         let enabled = views.iter().filter(|view| view.entry.enabled);
         let aliases: Vec<Alias> = enabled.map(|view| view.alias.clone()).collect();
@@ -64,7 +64,7 @@ impl RouterSet {
         Self { profiles, routers }
     }
 
-    /// Returns the name of the profile that a path selects.
+    /// Returns the profile that a path selects, by name.
     pub(crate) fn select(&self, selector: &Selector) -> Option<Arc<str>> {
         self.profiles.get(selector.name()).map(|profile| profile.name.clone())
     }
@@ -75,18 +75,18 @@ impl RouterSet {
         servers.any(|server| server.alias == *alias && server.is_connected())
     }
 
-    /// Returns the routers of all profiles, in no particular order.
+    /// Returns all profiles' routers, in no particular order.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Router>> {
         self.routers.values()
     }
 
-    /// Returns the router of a profile.
+    /// Returns a profile's router.
     pub(crate) fn get(&self, profile: &str) -> Option<Arc<Router>> {
         self.routers.get(profile).cloned()
     }
 }
 
-/// An entry of a list.
+/// A list entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The name, URI or URI template that identifies the entry for clients.
@@ -97,7 +97,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Creates the entry of a tool. Fails with the reason if clients cannot accept it.
+    /// Creates a tool's entry. Fails with the reason if clients cannot accept it.
     fn of_tool(definition: &ToolDefinition) -> Result<Self, String> {
         let text = wire_definition_text(definition);
         let modern = check_entry(ListKind::Tools, &text, Era::Modern)?;
@@ -106,7 +106,7 @@ impl Entry {
         Ok(Self { name: definition.name.as_str().into(), json: modern.into(), legacy })
     }
 
-    /// Returns the JSON for clients of an era.
+    /// Returns the JSON for clients in an era.
     pub(crate) fn json_for(&self, era: Era) -> &str {
         self.legacy.as_deref().filter(|_| era == Era::Legacy).unwrap_or(&self.json)
     }
@@ -133,16 +133,16 @@ pub(crate) struct MissingServer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PossibleOwner<'a> {
     pub(crate) server: &'a Alias,
-    /// Whether no other server of the profile can have the name.
+    /// Whether no other server in the profile can have the name.
     pub(crate) is_certain: bool,
 }
 
-/// The destination of calls of a tool.
+/// Where a tool's calls go.
 pub(crate) struct CallRoute {
     pub(crate) server: Alias,
-    /// The server's own name of the tool.
+    /// The server's own tool name.
     pub(crate) own_name: Box<str>,
-    /// The tool as clients see it. Maps arguments of clients to those of the server.
+    /// The tool as clients see it. Maps clients' arguments to the server's arguments.
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) mapping: ArgumentMapping,
     /// Whether the server runs the tool only as a task.
@@ -154,7 +154,7 @@ pub(crate) struct CallRoute {
     digest: OnceLock<Digest>,
 }
 
-/// A server of a router, as it was when the router was built.
+/// A server in a router, as it was when the router was built.
 #[derive(Clone)]
 pub(crate) struct RoutedServer {
     pub(crate) alias: Alias,
@@ -165,7 +165,7 @@ pub(crate) struct RoutedServer {
     tools: usize,
 }
 
-/// The routes of a profile.
+/// A profile's routes.
 pub(crate) struct Router {
     pub(crate) profile: Arc<Profile>,
     /// Unique within the process.
@@ -175,16 +175,16 @@ pub(crate) struct Router {
     tool_entries: Vec<Entry>,
     left_out: Vec<LeftOutTool>,
     find_tools: Option<FindTools>,
-    /// The URIs of user interfaces that tools refer to.
+    /// The user interface URIs that tools refer to.
     pub(crate) ui_uris: Vec<(Box<str>, Alias)>,
-    /// The tools that the clients of this router may use. `None` for all.
+    /// The tools that this router's clients may use. `None` for all.
     access: Option<Arc<ToolAccess>>,
-    /// The routers of principals that may use some tools only, by the numbers of their rights.
+    /// The routers for principals that may only use some tools, by [`ToolAccess::id()`].
     restricted: Mutex<HashMap<u64, Arc<Router>>>,
 }
 
 impl Router {
-    /// Builds the routes of a profile from its servers, in the order of the configuration.
+    /// Builds a profile's routes from its servers, in configuration order.
     pub(crate) fn build(profile: &Arc<Profile>, views: &[ServerView]) -> Self {
         let mut router = Self {
             profile: profile.clone(),
@@ -232,7 +232,7 @@ impl Router {
         }
     }
 
-    /// Names the server in the URI of a tool's user interface, if a tool of an earlier server has the same URI.
+    /// Names the server in a tool's user interface URI, if an earlier server's tool has the same URI.
     fn qualify_ui(&mut self, definition: &mut ToolDefinition, alias: &Alias) {
         let meta = definition.meta.as_mut();
         let Some(Value::String(uri)) = meta.and_then(|meta| meta.get_mut("ui")?.get_mut("resourceUri")) else { return };
@@ -263,7 +263,7 @@ impl Router {
         self.find_tools = Some(find);
     }
 
-    /// Returns the servers of the profile, in the order of the configuration.
+    /// Returns the profile's servers, in configuration order.
     pub(crate) fn servers(&self) -> Vec<Alias> {
         self.routed.iter().map(|server| server.alias.clone()).collect()
     }
@@ -283,12 +283,12 @@ impl Router {
         self.find_tools.as_ref()
     }
 
-    /// Returns the route of a tool.
+    /// Returns a tool's route.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<CallRoute>> {
         self.tools.get(name)
     }
 
-    /// Returns the names of tools that are similar to an unknown name, the most similar one first.
+    /// Returns the tool names that are similar to an unknown name, most similar first.
     pub(crate) fn nearest_tools(&self, name: &str) -> Vec<&str> {
         let mut names: Vec<&str> = self.tools.keys().map(|name| &**name).collect();
         names.sort_unstable();
@@ -305,7 +305,7 @@ impl Router {
         self.id == other.id || self.tool_entries == other.tool_entries
     }
 
-    /// Returns the servers whose tools are missing, all or some of them.
+    /// Returns the servers whose tools are missing, all or some.
     pub(crate) fn missing_tools(&self) -> Vec<MissingServer> {
         let missing = self.routed.iter().filter(|server| server.tools == 0);
         let missing = missing.filter_map(|server| missing_server(&server.status));
@@ -316,7 +316,7 @@ impl Router {
         missing.chain(partial).collect()
     }
 
-    /// Describes the tools of a server that are not listed, because clients would refuse the whole list.
+    /// Describes a server's tools that are not listed, because clients would refuse the whole list.
     pub(crate) fn left_out_tools(&self, server: &Alias) -> Option<String> {
         let own = self.left_out.iter().filter(|tool| tool.server == *server);
         let reasons: Vec<String> = own.map(|tool| format!("`{}` {}", tool.own_name, tool.reason)).collect();
@@ -346,7 +346,7 @@ impl Router {
             || bridge.statuses().iter().any(|status| self.has_server(&status.server) && is_there(&status.state))
     }
 
-    /// Returns which of these servers, whose tools are not known yet, may have a tool or prompt of this name.
+    /// Returns which of these servers, whose tools are not known yet, may have a tool or prompt with this name.
     pub(crate) fn owners<'a>(&'a self, name: &str, servers: &[Alias]) -> Vec<PossibleOwner<'a>> {
         let is_prefixed = self.profile.is_prefixed();
         let owner = |server: &'a RoutedServer| match names::has_prefix(&server.entry, is_prefixed, name) {
@@ -357,7 +357,7 @@ impl Router {
         self.routed.iter().filter(|server| servers.contains(&server.alias)).filter_map(owner).collect()
     }
 
-    /// Returns `true` if the tools of a server have changed since the router was built.
+    /// Returns `true` if a server's tools have changed since the router was built.
     pub(crate) fn is_outdated(&self, views: &[ServerView]) -> bool {
         let is_used = |view: &&ServerView| self.profile.servers.contains(&view.alias) && self.is_routed(&view.alias);
         let mut current = views.iter().filter(is_used);
@@ -400,12 +400,12 @@ impl RoutedServer {
         )
     }
 
-    /// Returns `true` if the tools of the server were known when the router was built.
+    /// Returns `true` if the server's tools were known when the router was built.
     pub(crate) fn has_tools(&self) -> bool {
         self.tools > 0
     }
 
-    /// Returns the status of the server when the router was built.
+    /// Returns the server's status when the router was built.
     pub(crate) fn status(&self) -> &ServerStatus {
         &self.status
     }
@@ -431,13 +431,13 @@ impl CallRoute {
         }
     }
 
-    /// Returns the digest of the server's definition, as in `ropeway.lock`.
+    /// Returns the server definition's digest, as in `ropeway.lock`.
     pub(crate) fn digest(&self) -> Digest {
         *self.digest.get_or_init(|| Digest::of_source(self.tool.definition()))
     }
 }
 
-/// Describes why the entries of a server are missing; `None` if nothing is missing.
+/// Describes why a server's entries are missing; `None` if nothing is missing.
 pub(crate) fn missing_server(status: &ServerStatus) -> Option<MissingServer> {
     let (state, reason) = match &status.state {
         ServerState::NotStarted => ("not_started", None),
@@ -452,7 +452,7 @@ pub(crate) fn missing_server(status: &ServerStatus) -> Option<MissingServer> {
     Some(MissingServer { alias: status.server.clone(), state, reason })
 }
 
-/// Describes entries that are not listed, for the text of a missing server.
+/// Describes left-out entries, as a [`MissingServer`]'s reason.
 pub(crate) fn describe_left_out(noun: &str, reasons: &[String]) -> Option<String> {
     let shown = reasons.get(..MAX_REASONS.min(reasons.len()))?.join(", ");
     match reasons.len() {

@@ -1,4 +1,4 @@
-//! One list of one server, fetched once for all clients.
+//! One server's list, fetched once for all clients.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,14 +19,19 @@ use ropeway_core::sync::lock;
 use ropeway_mcp::protocol::{Era, one_line};
 use ropeway_mcp::{LinkKey, Mcp, PagedList, RawList};
 
-/// Maximum entries and bytes of a list of one server. Further entries are dropped with a warning.
+/// Maximum entries and bytes in one server's list. Further entries are dropped with a warning.
 const MAX_ENTRIES: usize = 10_000;
 const MAX_BYTES: usize = 8 << 20;
 
-/// Maximum bytes of a name, URI or URI template. Entries with longer ones are dropped, since no request can name them.
+/// Maximum bytes in a name, URI or URI template. Entries with longer ones are dropped, since no request can name them.
 const MAX_ID_BYTES: usize = 8 << 10;
 
-/// A list of a server, kept until it changes or expires.
+/// A server's list, kept until it changes or expires.
+///
+/// [`Catalog`](super::Catalog) and a fetch in progress own it together. `state` is locked to read or replace a value, never
+/// across an `.await`. At most one fetch runs at a time, in a task that continues when its callers time out, so that a later
+/// caller finds the result. [`FetchGuard`] stores the outcome and ends the fetch when it is dropped, even after a panic, and
+/// `finished` wakes all callers. Dropping the list does not stop a fetch: the task owns a clone.
 #[derive(Default)]
 pub(crate) struct ServerList {
     state: Mutex<ListState>,
@@ -39,12 +44,12 @@ struct ListState {
     entries: Option<Arc<ServerEntries>>,
     /// Counts the changes that the server has reported.
     changes: u64,
-    /// The failure of the last request.
+    /// The last request's failure.
     failure: Option<String>,
     is_fetching: bool,
 }
 
-/// The entries of a list.
+/// A list's entries.
 #[derive(Debug)]
 pub(crate) struct ServerEntries {
     pub(crate) entries: Vec<ServerEntry>,
@@ -54,11 +59,11 @@ pub(crate) struct ServerEntries {
     pub(crate) link: LinkKey,
     fetched: Instant,
     ttl: Option<Duration>,
-    /// [`ListState::changes`] at the time of the request.
+    /// [`ListState::changes`] when the request started.
     changes: u64,
 }
 
-/// An entry of a list.
+/// A list entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerEntry {
     /// The name, URI or URI template.
@@ -75,7 +80,7 @@ impl Default for ServerEntries {
 }
 
 impl ServerEntries {
-    /// Requests the list of a server. Fails with the error and its causes.
+    /// Requests a server's list. Fails with the error and its causes.
     pub(crate) async fn request(mcp: &Mcp, kind: ListKind) -> Result<Self, String> {
         let ListNames { method, key, capability, noun, .. } = kind.names();
         let RawList { entries, ttl } =
@@ -166,7 +171,7 @@ impl Drop for FetchGuard {
     }
 }
 
-/// Reads the entries of a list, within the limits. Returns the reasons for entries that clients cannot accept as well.
+/// Reads a list's entries, within the limits. Also returns the reasons for entries that clients cannot accept.
 fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> (Vec<ServerEntry>, Vec<String>) {
     let ListNames { id: id_key, noun, .. } = kind.names();
     let mut entries = Vec::new();
@@ -198,7 +203,7 @@ fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> (Vec<Ser
     (entries, left_out)
 }
 
-/// Returns a member of a JSON object that is a string.
+/// Returns a string member from a JSON object.
 fn member(text: &str, key: &str) -> Option<String> {
     let mut found = None;
     each_member(text, |name, value| {
@@ -209,7 +214,7 @@ fn member(text: &str, key: &str) -> Option<String> {
     found
 }
 
-/// Replaces the value of a member in the text of a JSON object. Everything else is unchanged.
+/// Replaces a member's value in a JSON object's text. Everything else is unchanged.
 pub(crate) fn replace_member(text: &str, key: &str, value: &str) -> Option<String> {
     let mut replaced = String::with_capacity(text.len() + value.len());
     let mut done = 0;

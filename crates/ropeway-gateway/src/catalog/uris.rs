@@ -1,4 +1,4 @@
-//! Routes URIs of resources to servers.
+//! Routes resource URIs to servers.
 //!
 //! URIs are never changed in results: only a URI that an earlier server has listed already, or that is not absolute, is listed as
 //! `ropeway://ALIAS/URI`.
@@ -10,16 +10,16 @@ use percent_encoding::percent_decode_str;
 
 use ropeway_core::tool::Alias;
 
-/// The scheme of URIs that name their server.
+/// The scheme for URIs that name their server.
 const SCHEME: &str = "ropeway://";
 
 /// Precedes a URI that is not absolute, with its characters encoded.
 const RELATIVE: &str = "relative:";
 
-/// Maximum bytes of a URI template. Longer ones match no URI.
+/// Maximum URI template size in bytes. Longer templates match no URI.
 const MAX_TEMPLATE_BYTES: usize = 4 << 10;
 
-/// Maximum templates of one server that URIs are compared with.
+/// Maximum templates per server that URIs are compared with.
 const MAX_TEMPLATES: usize = 1_000;
 
 /// The servers that may have a resource.
@@ -73,7 +73,7 @@ pub(crate) fn percent_decoded(text: &str) -> String {
 pub(crate) struct KnownUris {
     exact: HashMap<Box<str>, Alias>,
     templates: Vec<(Template, Alias)>,
-    /// The servers that list URIs of each scheme.
+    /// The servers that list URIs, by scheme.
     schemes: HashMap<Box<str>, Vec<Alias>>,
     /// Servers that have resources.
     servers: Vec<Alias>,
@@ -142,7 +142,7 @@ impl KnownUris {
     }
 }
 
-/// Finds the servers that may have a resource, of the servers of a profile.
+/// Finds the servers in a profile that may have a resource.
 pub(crate) fn route_uri(uri: &str, servers: &[Alias], known: &KnownUris) -> UriRoute {
     if let Some((server, own)) = split_qualified(uri, servers) {
         return UriRoute::One(server, own);
@@ -158,7 +158,7 @@ pub(crate) fn route_uri(uri: &str, servers: &[Alias], known: &KnownUris) -> UriR
     }
 }
 
-/// Returns the scheme of a URI.
+/// Returns a URI's scheme.
 fn scheme(uri: &str) -> Option<&str> {
     let (scheme, _) = uri.split_once(':')?;
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
@@ -168,7 +168,7 @@ fn scheme(uri: &str) -> Option<&str> {
 /// How a URI matches a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Match {
-    /// Each expression stands for one segment of the path, or may stand for several.
+    /// Each expression stands for one path segment, or may stand for several.
     Exact,
     /// An expression would stand for several segments. Some servers accept that.
     Loose,
@@ -290,7 +290,7 @@ mod tests {
         ] {
             assert_eq!(route_uri(uri, &servers, &known), expected, "{uri}");
         }
-        // Servers of other profiles are not named.
+        // Other profiles' servers are not named.
         assert!(matches!(route_uri("ropeway://web/x:y", &[alias("files")], &known), UriRoute::Try(_)));
         assert_eq!(route_uri("x:y", &servers, &KnownUris::default()), UriRoute::Try(Vec::new()));
     }

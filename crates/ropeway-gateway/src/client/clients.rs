@@ -1,4 +1,4 @@
-//! All legacy clients, and the requests of modern clients to be notified of changes.
+//! All legacy clients, and the modern clients that listen for changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -26,7 +26,7 @@ impl ChangedList {
     /// All lists.
     pub(crate) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
 
-    /// Returns the name of the list, which is also the name of its capability.
+    /// Returns the list's name, which is also its capability's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -40,7 +40,7 @@ impl ChangedList {
         Frame::new(FrameKind::Change, format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, self.method()))
     }
 
-    /// Returns the method of the notification.
+    /// Returns the notification's method.
     pub(crate) fn method(self) -> String {
         format!("notifications/{}/list_changed", self.name())
     }
@@ -76,7 +76,7 @@ struct Listener {
     filter: ListenFilter,
 }
 
-/// The log levels of legacy clients, so that the most verbose one is known without looking at every client.
+/// Legacy clients' log levels, counted so that finding the most verbose one does not visit every client.
 #[derive(Debug, Default)]
 struct LogLevels {
     by_client: HashMap<ClientId, LogLevel>,
@@ -108,6 +108,14 @@ fn is_present_with_roots(client: &Client) -> bool {
 }
 
 /// Legacy clients and modern listeners.
+///
+/// The gateway and its switchboard share one instance. It holds weak references only: sessions, pipes and requests own
+/// the clients, add them here and remove them, and an entry that outlives its client is skipped.
+///
+/// No two of `legacy`, `levels` and `listeners` are held at the same time. A client's or exchange's own locks may be
+/// taken under them, never the other way round. [`has_roots_of`](Self::has_roots_of) calls its closure under `legacy`,
+/// so the closure must not call back into this table. No lock is held across an `.await`. `listeners` stays locked
+/// while an acknowledgement is queued, so that no change precedes it; changes are sent after the lock is released.
 #[derive(Default)]
 pub(crate) struct Clients {
     legacy: Mutex<HashMap<ClientId, Weak<Client>>>,
@@ -136,7 +144,7 @@ impl Clients {
         lock(&self.levels).set(client, None);
     }
 
-    /// Sets the minimum level of log messages for a legacy client.
+    /// Sets a legacy client's minimum log level.
     pub(crate) fn set_log_level(&self, client: &Client, level: LogLevel) {
         client.set_log_level(level);
         let mut levels = lock(&self.levels);
@@ -147,7 +155,7 @@ impl Clients {
         }
     }
 
-    /// Returns the most verbose level of log messages that a legacy client has requested.
+    /// Returns the most verbose log level that a legacy client has requested.
     pub(crate) fn log_level(&self) -> Option<LogLevel> {
         lock(&self.levels).counts.keys().next().copied()
     }
@@ -199,7 +207,7 @@ impl Clients {
         lock(&self.listeners).len()
     }
 
-    /// Notifies the clients of a profile that a list has changed.
+    /// Notifies the clients whose profile `concerns` accepts that a list has changed.
     pub(crate) fn notify_changed(&self, list: ChangedList, concerns: impl Fn(&str) -> bool) {
         let frame = list.frame();
         for client in self.legacy().into_iter().filter(|client| concerns(&client.profile)) {
@@ -208,7 +216,7 @@ impl Clients {
         self.notify_listeners(list, |client| concerns(&client.profile));
     }
 
-    /// Notifies the client of an isolated connection that a list of its server has changed there.
+    /// Notifies an isolated connection's client that one of its server's lists has changed there.
     pub(crate) fn notify_isolated(&self, list: ChangedList, owner: &Client) {
         if owner.era == Era::Legacy {
             owner.outbound.send(list.frame());
@@ -231,7 +239,7 @@ impl Clients {
     }
 }
 
-/// Writes a notification for a listener: `params` is the text of a JSON object without its braces.
+/// Formats a notification for a listener. `params` holds JSON object members without the braces.
 pub(crate) fn listened(method: &str, params: &str, id: &RawValue) -> String {
     let comma = if params.is_empty() { "" } else { "," };
     format!(
@@ -241,13 +249,13 @@ pub(crate) fn listened(method: &str, params: &str, id: &RawValue) -> String {
     )
 }
 
-/// Maximum number and bytes of the cached descriptions of modern clients.
+/// Maximum count and total bytes for cached modern client descriptions.
 const MAX_DESCRIPTIONS: Amount = Amount { count: 1024, bytes: 8 << 20 };
 
-/// Maximum share of one principal in [`MAX_DESCRIPTIONS`].
+/// One principal's maximum share in [`MAX_DESCRIPTIONS`].
 const MAX_OWN_DESCRIPTIONS: Amount = Amount { count: 512, bytes: 2 << 20 };
 
-/// A number of descriptions, and their size.
+/// A description count, and the total size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amount {
     count: usize,
@@ -255,7 +263,7 @@ struct Amount {
 }
 
 impl Amount {
-    /// Adds up the descriptions of clients.
+    /// Adds up clients' descriptions.
     fn of<'a>(clients: impl Iterator<Item = &'a Arc<Client>>) -> Self {
         clients.fold(Self::default(), |sum, client| Self {
             count: sum.count + 1,
@@ -268,7 +276,7 @@ impl Amount {
     }
 }
 
-/// The parts of a modern HTTP request that tell its client from others.
+/// The modern HTTP request fields that tell clients apart.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct ModernIdentity<'a> {
     pub(crate) principal: &'a str,
@@ -277,19 +285,19 @@ pub(crate) struct ModernIdentity<'a> {
     pub(crate) capabilities: &'a str,
 }
 
-/// The keys of a modern client.
+/// A modern client's keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ModernKeys {
-    /// Depends on every part of the identity.
+    /// Depends on the whole identity.
     pub(crate) isolation: u64,
     /// Does not depend on the capabilities.
     pub(crate) user: u64,
 }
 
-/// Modern clients by their descriptions, so that requests of the same client do not parse its description again.
+/// Modern clients by description, so that later requests do not parse the same description again.
 #[derive(Default)]
 pub(crate) struct ModernClients {
-    /// Secret keys of the hash. A principal that knew them could compute the isolation key of another.
+    /// The hash's secret keys. A principal that knew them could compute another principal's isolation key.
     hashing: RandomState,
     table: Mutex<HashMap<u64, Vec<Arc<Client>>>>,
 }
@@ -315,7 +323,8 @@ impl ModernClients {
     }
 }
 
-/// Removes the descriptions of a principal that has too many, or all of them if that is not enough, except for the new one.
+/// Restores the limits after an insertion. A principal above its share loses all its descriptions except the new one;
+/// above the total limit, only the new one stays.
 fn make_room(clients: &mut HashMap<u64, Vec<Arc<Client>>>, new: &Arc<Client>) {
     let is_own = |client: &Arc<Client>| client.principal == new.principal;
     if Amount::of(clients.values().flatten().filter(|client| is_own(client))).exceeds(MAX_OWN_DESCRIPTIONS) {
@@ -365,7 +374,7 @@ mod tests {
         assert!(clients.legacy().is_empty() && lock(&clients.levels).by_client.is_empty());
     }
 
-    /// Finds the client of a principal with this `clientInfo`, or adds it.
+    /// Finds a principal's client with this `clientInfo`, or adds it.
     fn enter(clients: &ModernClients, principal: &Principal, info: &str) -> Arc<Client> {
         let is_same = |client: &Client| *client.description.info == *info && client.principal.is_clone(principal);
         let identity = ModernIdentity { principal: principal.id(), profile: "default", info, capabilities: "{}" };

@@ -15,13 +15,22 @@ use ropeway_core::sync::{lock, sleep_until};
 /// Maximum number of events that a stream keeps for a resume.
 const MAX_EVENTS: usize = 256;
 
-/// Maximum size of the events that a stream keeps for a resume. The last event is always kept.
+/// Maximum bytes that a stream keeps for a resume. The last event is always kept.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The writer of a stream waits while its reader is this many events or bytes behind.
+/// A stream's writer waits while its reader is this many events or bytes behind.
 const MAX_BEHIND: (usize, usize) = (64, 1 << 20);
 
 /// One event stream. It has one writer, and one reader at a time.
+///
+/// [`Streams`](crate::client::replay::Streams), the writer and the reader share it. The lock around the ring may be
+/// taken under the table's lock in `Streams`; no lock is taken under it. Wakers and `changed` are called after it is
+/// released, and the waits in `writable` and `abandoned` do not hold it.
+///
+/// A stream is open or ended, with or without a reader. A new reader replaces the previous one. Dropping an
+/// [`EventReader`] only detaches it: the writer no longer waits, and the last events are kept for a resume.
+/// [`close`](Self::close) ends the stream, and [`reopen`](Self::reopen) continues it. Dropping the last clone subtracts
+/// the events from `total`.
 pub(crate) struct EventStream {
     number: u64,
     is_standalone: bool,
@@ -29,27 +38,27 @@ pub(crate) struct EventStream {
     ring: Mutex<Ring>,
     /// Wakes the writer when the reader has read, attaches or detaches.
     changed: Notify,
-    /// Size of the events of all streams.
+    /// Event bytes in all streams.
     total: Arc<AtomicUsize>,
 }
 
 struct Ring {
     events: VecDeque<Bytes>,
     bytes: usize,
-    /// Sequence number of the first kept event.
+    /// The first kept event's sequence number.
     first: u64,
     ended: bool,
-    /// Number of the current reader.
+    /// The current reader's number.
     reader: Option<u64>,
     next_reader: u64,
-    /// Sequence number of the next event for the reader.
+    /// The sequence number that the reader gets next.
     cursor: u64,
     unread_since: Instant,
     waker: Option<Waker>,
 }
 
 impl EventStream {
-    /// Creates a stream. `total` counts the bytes of the events of all streams.
+    /// Creates a stream. `total` counts the event bytes in all streams.
     pub(crate) fn new(number: u64, is_standalone: bool, token: impl Into<Box<str>>, total: Arc<AtomicUsize>) -> Self {
         Self {
             number,
@@ -143,7 +152,7 @@ impl EventStream {
         }
     }
 
-    /// Drops all events that no reader needs. An ended stream is of no use any more.
+    /// Drops all events, unless the stream has a reader. An ended stream is useless afterwards.
     pub(crate) fn forget(&self) {
         let mut ring = lock(&self.ring);
         if ring.reader.is_some() {
@@ -258,7 +267,7 @@ impl Ring {
     }
 }
 
-/// Reads the events of a stream. Dropping it detaches the client, which may resume the stream.
+/// Reads a stream's events. Dropping it detaches the client, which may resume the stream.
 pub(crate) struct EventReader {
     stream: Arc<EventStream>,
     number: u64,

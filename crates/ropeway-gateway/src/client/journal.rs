@@ -1,4 +1,4 @@
-//! The parts of sessions that their sealed ids cannot hold: log levels, subscriptions and ended sessions, kept in a file.
+//! Session state that sealed ids cannot hold: log levels, subscriptions and ended sessions, kept in a file.
 //!
 //! Changes take effect in memory at once. A separate thread appends them to the file, so that a slow disk delays no request. A
 //! gateway reads the file when it starts.
@@ -20,29 +20,32 @@ use self::notebook::{Limits, Notebook};
 use self::writer::Writer;
 use ropeway_core::sync::lock;
 
-/// Maximum time until the end of a session is stored.
+/// Maximum time until a session's end is stored.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The journal of a gateway. Without a file, it is kept in memory only.
+/// A gateway's journal. Without a file, it is kept in memory only.
 ///
-/// The lock of the notebook is held while a line is queued, so that the file has the same order of changes as the memory. Dropping
-/// the journal waits until the queued lines are written.
+/// [`Sessions`](crate::client::session::Sessions) owns the journal, and calls [`revive`](Self::revive) and [`end`](Self::end)
+/// under its table's lock. The notebook's lock comes next and the writer's queue last: a line is queued under the notebook's
+/// lock, so that the file and the memory have changes in the same order. No lock is held across an `.await` or during disk I/O,
+/// which happens in the writer's thread; `end` returns a [`PendingEnd`] to wait for, and `flush` waits without a lock. Dropping
+/// the journal waits until the queued lines are written, and blocks its thread meanwhile.
 pub(crate) struct Journal {
     notebook: Mutex<Notebook>,
     writer: Option<Writer>,
 }
 
-/// The end of a session cannot be stored, so the session would be valid again after a restart.
+/// A session's end cannot be stored, so the session would be valid again after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the end of the session could not be stored; try again later")]
 pub(crate) struct NotStored;
 
-/// The end of a session that is on its way to the file.
+/// A session's end that is on its way to the file.
 #[must_use]
 pub(crate) struct PendingEnd(Option<oneshot::Receiver<()>>);
 
 impl PendingEnd {
-    /// Waits until the end of the session is stored.
+    /// Waits until the session's end is stored.
     pub(crate) async fn stored(self) -> Result<(), NotStored> {
         let Some(stored) = self.0 else { return Ok(()) };
         match tokio::time::timeout(STORE_TIMEOUT, stored).await {
@@ -58,8 +61,8 @@ impl Journal {
         Self { notebook: Mutex::new(Notebook::new(Limits::default())), writer: None }
     }
 
-    /// Opens a journal. Lines that cannot be read are skipped. Several gateways can use one file: each of them appends its changes,
-    /// and reads those of the others when it starts.
+    /// Opens a journal. Lines that cannot be read are skipped. Several gateways can use one file: each appends its own changes,
+    /// and reads the others' changes when it starts.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let (notebook, writer) = Writer::open(path)?;
         Ok(Self { notebook: Mutex::new(notebook), writer: Some(writer) })
@@ -90,7 +93,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Fails if there is no room for one more ended session, in memory or on the way to the disk. The session has not ended then.
+    /// Fails if there is no room for one more ended session, in memory or on the way to the disk. The session then continues.
     pub(crate) fn end(&self, session: &NotedSession) -> Result<PendingEnd, NotStored> {
         let mut notebook = lock(&self.notebook);
         notebook.remove_expired(now());

@@ -1,4 +1,4 @@
-//! One client of the gateway: its era, its capabilities, and the server requests that it has not answered yet.
+//! One gateway client: its era, its capabilities and its unanswered server requests.
 
 pub(crate) mod auth;
 pub(crate) mod clients;
@@ -35,27 +35,26 @@ use ropeway_core::tool::CancelToken;
 use ropeway_mcp::ServerRequestMethod;
 use ropeway_mcp::protocol::{Era, meta};
 
-/// Maximum number of server requests that wait for answers of one client.
+/// Maximum number of unanswered server requests per client.
 pub(crate) const MAX_SERVER_REQUESTS: usize = 16;
 
-/// The reason that a client gets when a request is withdrawn.
+/// The reason that a client receives when a server request is withdrawn.
 const CANCEL_REASON: &str = "the request was withdrawn, or not answered in time";
 
-/// The isolation key of clients that share their isolated connections, which stay open when one of them disconnects: the commands of
-/// one user, each of which continues with the servers of the one before.
+/// The isolation key that a user's commands share. Their isolated connections stay open when a command disconnects, so that the
+/// next command continues with the same servers.
 pub(crate) const COMMANDS: u64 = 0;
 
 /// How long a client without open streams counts as connected after its last request.
 const MAX_PRESENCE: Duration = Duration::from_secs(10);
 
-/// The levels of log messages, from the least severe one
-/// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>).
+/// The log levels, least severe first (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>).
 const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// Stands for the level of a client that has not requested log messages.
+/// Marks a client that has not requested log messages.
 const NO_LOGS: u8 = u8::MAX;
 
-/// A level of log messages.
+/// A log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LogLevel(u8);
 
@@ -68,7 +67,7 @@ impl LogLevel {
         LOG_LEVELS.iter().position(|level| *level == name).map(|index| Self(index as u8))
     }
 
-    /// Returns the name of the level.
+    /// Returns the level's name.
     pub(crate) fn name(self) -> &'static str {
         LOG_LEVELS[usize::from(self.0)]
     }
@@ -91,7 +90,7 @@ impl ClientId {
     }
 }
 
-/// The capabilities of a client that servers can use.
+/// The client capabilities that servers can use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ClientCapabilities {
     pub(crate) form: bool,
@@ -102,7 +101,7 @@ pub(crate) struct ClientCapabilities {
 }
 
 impl ClientCapabilities {
-    /// Reads the text of the `capabilities` of a client. Malformed ones count as absent.
+    /// Parses a client's `capabilities`. Malformed capabilities count as absent.
     pub(crate) fn parse(json: &str) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -165,27 +164,35 @@ impl ClientCapabilities {
     }
 }
 
-/// The description that a client sends of itself.
+/// The description that a client sends.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientDescription {
     /// The negotiated protocol version.
     pub(crate) version: Box<str>,
-    /// The JSON of `capabilities`.
+    /// The `capabilities` as JSON.
     pub(crate) capabilities: Box<str>,
-    /// The JSON of `clientInfo`.
+    /// The `clientInfo` as JSON.
     pub(crate) info: Box<str>,
 }
 
 /// One client.
 ///
-/// A legacy client lives as long as its session. A modern one is shared by requests with the same description.
+/// A legacy client lives as long as its session in memory or its pipe; a modern one is shared by requests with the same
+/// description. The session table, the pipe or [`ModernClients`](clients::ModernClients) owns it, and running requests hold
+/// clones of the `Arc`. [`Clients`](clients::Clients) refers to it weakly.
+///
+/// Each mutex guards one field for a few lines. No two are held at the same time, so they need no order, and none is held across
+/// an `.await`. Any request may write the counters and flags, which are atomics.
+///
+/// Dropping a client sends nothing. [`close`](Self::close) drops the pending server requests, cancels the running requests and
+/// closes `outbound`, for good: a session that is revived later gets a new client.
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) era: Era,
     pub(crate) description: ClientDescription,
     pub(crate) capabilities: ClientCapabilities,
     pub(crate) principal: Principal,
-    /// The name of the profile that the client uses.
+    /// The client's profile, by name.
     pub(crate) profile: Arc<str>,
     /// Clients with equal keys share their isolated connections.
     pub(crate) isolation_key: u64,
@@ -194,29 +201,29 @@ pub(crate) struct Client {
     pub(crate) user_key: u64,
     /// Whether other clients may be indistinguishable: modern HTTP clients have neither a session nor their own connection.
     pub(crate) is_anonymous: bool,
-    /// `clientInfo` and `clientCapabilities` for a modern server: the text of a JSON object without its braces.
+    /// `clientInfo` and `clientCapabilities` for a modern server: JSON object members without the braces.
     pub(crate) modern_meta: Arc<str>,
-    /// Identifies the session, also after a restart of the gateway. Empty for clients without a session.
+    /// Identifies the session, even after a gateway restart. Empty for clients without a session.
     pub(crate) session: Box<str>,
-    /// The description of the client in records of requests.
+    /// The client's description in request records, created on first use.
     label: OnceLock<Arc<ClientLabel>>,
-    /// Frames that belong to no request of the client.
+    /// Frames that belong to no request.
     pub(crate) outbound: Outbound,
-    /// Number of streams that are open to the client.
+    /// Number of open streams.
     streams: AtomicUsize,
     /// When the client began its last request.
     active_at: Mutex<Instant>,
-    /// The index of the level in [`LOG_LEVELS`], or [`NO_LOGS`].
+    /// The level's index in [`LOG_LEVELS`], or [`NO_LOGS`].
     log_level: AtomicU8,
     server_requests: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
     next_server_request: AtomicU64,
     /// Cancelled when the gateway stops and does not wait for answers.
     refuses_server_requests: CancelToken,
-    /// The requests in progress. All clients of a pipe share them.
+    /// The requests in progress. All clients on a pipe share them.
     pub(crate) requests: Arc<RunningRequests>,
 }
 
-/// The answer of a client to a server request: the JSON of the result, or of the error.
+/// A client's answer to a server request: the result or the error, as JSON.
 pub(crate) type Answer = Result<Box<RawValue>, Box<RawValue>>;
 
 /// Why a client did not answer a server request.
@@ -271,33 +278,33 @@ impl Client {
         }
     }
 
-    /// Returns the size of the description, which is kept in its original form and in that for modern servers.
+    /// Returns the description's size in bytes. It is stored twice: in its original form, and in the form for modern servers.
     pub(crate) fn description_bytes(&self) -> usize {
         let ClientDescription { info, capabilities, .. } = &self.description;
         info.len() + capabilities.len() + self.modern_meta.len()
     }
 
-    /// Returns the description of the client in records of requests.
+    /// Returns the client's description in request records.
     pub(crate) fn label(&self) -> Arc<ClientLabel> {
         let ClientDescription { info, version, .. } = &self.description;
         self.label.get_or_init(|| Arc::new(ClientLabel::read(info, self.era, version, &self.session))).clone()
     }
 
-    /// Returns the minimum level of log messages for the client. `None` if it has not requested any.
+    /// Returns the client's minimum log level, or `None` if it has not requested log messages.
     ///
-    /// The gateway decides which messages a client gets before `logging/setLevel`
-    /// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>): none, because the messages of a
-    /// shared server may concern other clients.
+    /// The specification lets a server choose what it sends before `logging/setLevel`
+    /// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>). The gateway sends nothing, because
+    /// a shared server's messages may concern other clients.
     pub(crate) fn log_level(&self) -> Option<LogLevel> {
         Some(self.log_level.load(Ordering::Relaxed)).filter(|level| *level != NO_LOGS).map(LogLevel)
     }
 
-    /// Returns `true` if the client has requested log messages of this level with `logging/setLevel`.
+    /// Returns `true` if the client has requested log messages at this level with `logging/setLevel`.
     pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
         self.log_level().is_some_and(|wanted| wanted <= level)
     }
 
-    /// Sets the minimum level of log messages for the client.
+    /// Sets the client's minimum log level.
     pub(crate) fn set_log_level(&self, level: LogLevel) {
         self.log_level.store(level.0, Ordering::Relaxed);
     }
@@ -386,7 +393,7 @@ impl Client {
     }
 }
 
-/// A server request without an answer. Dropping it notifies the client that the server request was withdrawn.
+/// An unanswered server request. Dropping it notifies the client that the request was withdrawn.
 struct OpenServerRequest<'a> {
     client: &'a Client,
     stream: &'a Outbound,

@@ -1,4 +1,4 @@
-//! A queue of frames for one stream of a client, bounded in number and size.
+//! A frame queue for one client stream, bounded in number and size.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -9,13 +9,13 @@ use bytes::Bytes;
 
 use ropeway_core::sync::lock;
 
-/// Maximum number of frames that wait for a client, without changes.
+/// Maximum number of waiting frames, not counting changes.
 const MAX_FRAMES: usize = 256;
 
-/// Maximum number of changes that wait for a client: one for each of its subscriptions, and lists.
+/// Maximum number of waiting changes: one for each subscription, and lists.
 const MAX_CHANGES: usize = 1024;
 
-/// Maximum size of the frames that wait for a client. One larger frame is accepted while nothing else waits.
+/// Maximum total bytes that wait. One larger frame is accepted while nothing else waits.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Determines what happens to a frame when the client does not read.
@@ -25,7 +25,7 @@ pub(crate) enum FrameKind {
     Progress,
     /// A log message. It may be dropped.
     Log,
-    /// A change of a list or resource. It may be dropped.
+    /// A changed list or resource. It may be dropped.
     Change,
     /// A request to the client. It must arrive.
     ServerRequest,
@@ -53,6 +53,11 @@ impl Frame {
 }
 
 /// A bounded queue of frames with one reader.
+///
+/// A client or an exchange owns it. Any task may send, and the task that serves the stream reads. The only lock is held to change
+/// the queue; no other lock is taken under it, wakers are called after it is released, and `ready` polls instead of holding it
+/// across an `.await`. `close` is final: frames that wait can still be taken, and new ones are refused. Dropping the queue drops
+/// the frames that wait.
 ///
 /// A full queue drops superseded progress, then log messages and changes. A server request that still does not fit is refused; a
 /// response that does not fit closes the queue, because its client would wait for it forever.

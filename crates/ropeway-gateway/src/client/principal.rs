@@ -14,12 +14,12 @@ use ropeway_mcp::RateLimit;
 /// The identity that a client has proven. Cloning is cheap.
 ///
 /// All clients with the same id share one record, so that a change to their rights takes effect at once, and their limits count
-/// for all of them together.
+/// for all clients together.
 #[derive(Clone)]
 pub(crate) struct Principal {
     record: Arc<PrincipalRecord>,
-    /// Until when the token of this request makes its principal an operator, in seconds since 1970. It belongs to the token and
-    /// not to the record: another token of the same user may not have the scope.
+    /// Until when this request's token makes its principal an operator, in seconds since 1970. It belongs to the token and not to
+    /// the record: the user's other tokens may not have the scope.
     operator_until: u64,
 }
 
@@ -28,15 +28,15 @@ struct PrincipalRecord {
     grant: RwLock<Arc<Grant>>,
     /// The token bucket, and its rate.
     bucket: Mutex<Option<(Rate, RateLimit)>>,
-    /// What its clients hold in the tables of the gateway.
+    /// What its clients hold in the gateway's tables.
     holdings: Holdings,
     /// When the last of its tokens expires, in seconds since 1970; 0 for principals without tokens.
     valid_until: AtomicU64,
-    /// Cancelled when the key of the principal is revoked, or when its key or token has expired.
+    /// Cancelled when the principal's key is revoked, or when its key or token has expired.
     revoked: CancelToken,
 }
 
-/// The rights and limits of a principal.
+/// A principal's rights and limits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Grant {
     /// The public part of the principal's key.
@@ -61,9 +61,9 @@ pub(crate) struct ToolAccess {
 
 #[derive(Debug)]
 enum AccessGlob {
-    /// A glob of the server's own tool names.
+    /// A glob over the server's own tool names.
     Tool(Glob),
-    /// `SERVER.TOOL`: a glob of servers, unless it matches all of them for some tools only, and a glob of the whole name.
+    /// `SERVER.TOOL`: a glob over servers, unless it matches every server for some tools only, and a glob over the whole name.
     Qualified { server: Option<Glob>, whole: Glob },
 }
 
@@ -80,7 +80,7 @@ impl ToolAccess {
         let compile = |pattern: &String| {
             let whole = Glob::new(pattern).map_err(|error| format!("`{}`: {error}", pattern.escape_debug()))?;
             Ok(match pattern.split_once('.') {
-                // A name with a dot never matches the tool of another server whose name happens to contain the dot.
+                // A pattern with a dot never matches another server's tool whose own name happens to contain the dot.
                 Some((server, tool)) => {
                     let names_servers = server != "*" || tool == "*";
                     let server = Glob::new(server).ok().filter(|_| names_servers);
@@ -93,7 +93,7 @@ impl ToolAccess {
         Ok(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), patterns: patterns.to_vec(), globs })
     }
 
-    /// Compiles globs. If one of them is invalid, no tool is allowed.
+    /// Compiles globs. If any glob is invalid, no tool is allowed.
     pub(crate) fn new_or_none(patterns: &[String]) -> Self {
         Self::new(patterns).unwrap_or_else(|problem| {
             tracing::warn!("no tool is allowed, because of the glob {problem}");
@@ -106,7 +106,7 @@ impl ToolAccess {
         self.id
     }
 
-    /// Returns `true` if the principal may use a tool, given by the server's own name of it.
+    /// Returns `true` if the principal may use a tool, given by the server's own tool name.
     pub(crate) fn allows(&self, server: &Alias, own_name: &str) -> bool {
         self.globs.iter().any(|glob| match glob {
             AccessGlob::Tool(glob) => glob.matches(own_name),
@@ -142,13 +142,12 @@ impl Principal {
         Self { record: Arc::new(record), operator_until: 0 }
     }
 
-    /// Returns the principal with the rights of an operator until a time, in seconds since 1970, which a token gives it.
+    /// Returns the principal with an operator's rights until a time, in seconds since 1970, as its token grants.
     pub(crate) fn with_operator_until(self, time: u64) -> Self {
         Self { operator_until: time, ..self }
     }
 
-    /// Returns the principal that replaces this one: the same id with another key or token. What clients of this one hold counts
-    /// for both.
+    /// Returns the principal that replaces this one: the same id with another key or token. Its clients' holdings count for both.
     pub(crate) fn successor(&self, grant: Grant) -> Self {
         Self::with_holdings(&self.record.id, grant, self.record.holdings.clone())
     }
@@ -169,7 +168,7 @@ impl Principal {
         read(&self.record.grant).key_id.clone()
     }
 
-    /// Returns the current rights and limits of the principal.
+    /// Returns the principal's current rights and limits.
     pub(crate) fn grant(&self) -> Arc<Grant> {
         read(&self.record.grant).clone()
     }
@@ -192,23 +191,23 @@ impl Principal {
         grant.profiles.is_some() || grant.tools.is_some()
     }
 
-    /// Returns `true` if the principal may see and change what concerns all clients: metrics, statistics, events, standard error of
-    /// servers, and the sign-ins to shared accounts.
+    /// Returns `true` if the principal may see and change what concerns all clients: metrics, statistics, events, servers'
+    /// standard error, and the sign-ins to shared accounts.
     pub(crate) fn is_operator(&self) -> bool {
         read(&self.record.grant).is_operator || self.operator_until > unix_now()
     }
 
-    /// Returns the tools that the principal may use; `None` if it may use all of them.
+    /// Returns the tools that the principal may use; `None` if it may use all.
     pub(crate) fn tools(&self) -> Option<Arc<ToolAccess>> {
         read(&self.record.grant).tools.clone()
     }
 
-    /// Returns the limits of the principal.
+    /// Returns the principal's limits.
     pub(crate) fn limits(&self) -> PrincipalLimits {
         read(&self.record.grant).limits
     }
 
-    /// Returns what the clients of the principal hold together.
+    /// Returns what the principal's clients hold together.
     pub(crate) fn holdings(&self) -> &Holdings {
         &self.record.holdings
     }
@@ -224,28 +223,28 @@ impl Principal {
         limit.try_take()
     }
 
-    /// Notes a token of the principal that is valid until a time, in seconds since 1970.
+    /// Notes that the principal has a token that is valid until a time, in seconds since 1970.
     pub(crate) fn extend(&self, valid_until: u64) {
         self.record.valid_until.fetch_max(valid_until, Ordering::Relaxed);
     }
 
-    /// Returns `true` if the principal had tokens, and all of them have expired.
+    /// Returns `true` if the principal had tokens, and all have expired.
     pub(crate) fn has_expired(&self, now: u64) -> bool {
         let valid_until = self.record.valid_until.load(Ordering::Relaxed);
         valid_until != 0 && valid_until <= now
     }
 
-    /// Ends the streams of the principal, because its key or token is revoked or expired.
+    /// Ends the principal's streams, because its key or token is revoked or expired.
     pub(crate) fn revoke(&self) {
         self.record.revoked.cancel();
     }
 
-    /// Returns a token that is cancelled when the key or token of the principal is revoked or expires.
+    /// Returns a cancel token that fires when the principal's key or access token is revoked or expires.
     pub(crate) fn revoked(&self) -> CancelToken {
         self.record.revoked.clone()
     }
 
-    /// Returns `true` if the other one is a clone of this one. Equal principals may have different rights if one of them was revoked.
+    /// Returns `true` if both share one record. Equal principals may have different rights if one was revoked.
     pub(crate) fn is_clone(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.record, &other.record)
     }

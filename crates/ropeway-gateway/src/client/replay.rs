@@ -1,8 +1,8 @@
-//! Event streams of legacy clients, which can be resumed with `Last-Event-ID`.
+//! Legacy clients' event streams, which can be resumed with `Last-Event-ID`.
 //!
-//! See [Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery). The
-//! id of an event is the sealed name of its stream and a plain sequence number, so that a restarted gateway can report which
-//! request of a client is lost.
+//! See [Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery). An
+//! event id is the stream's sealed name and a plain sequence number, so that a restarted gateway can report which request is
+//! lost.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::client::seal::{KeyRing, SealKind};
 use crate::client::{Client, ClientId};
 use ropeway_core::sync::lock;
 
-/// Maximum size of the kept events of all streams.
+/// Maximum event bytes in all streams together.
 const MAX_BYTES: usize = 64 << 20;
 
 /// Maximum number of ended streams that are kept for one client.
@@ -27,16 +27,20 @@ const MAX_ENDED: usize = 64;
 /// How long a stream without a reader is kept.
 const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
 
-/// How long an event id can be resumed, and name the request that was lost.
+/// How long an event id can resume its stream, or name the lost request.
 const TOKEN_LIFE: Duration = Duration::from_secs(60 * 60);
 
 /// Minimum time between two searches for streams that are too old.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
-/// Maximum length of a `Last-Event-ID`.
+/// Maximum `Last-Event-ID` length.
 const MAX_EVENT_ID: usize = 4 << 10;
 
-/// All event streams of legacy clients.
+/// All legacy clients' event streams.
+///
+/// The table, a stream's writer and its reader share each stream. The table's lock comes before a stream's own lock, and is never
+/// held across an `.await`. A stream that is removed here stays usable for the writer and reader that still hold it, but can no
+/// longer be resumed.
 pub(crate) struct Streams {
     keys: Arc<KeyRing>,
     /// Distinguishes this process from earlier ones.
@@ -51,25 +55,25 @@ struct Table {
     swept: Instant,
 }
 
-/// The outcome of [`Streams::resume`].
+/// The result of [`Streams::resume`].
 pub(crate) enum Resumed {
     /// The stream continues with the events that the client has missed.
     Found(EventReader),
-    /// The events are lost. `request` is the id of the request that the stream answered.
+    /// The events are lost. `request` identifies the request that the stream answered.
     Lost { request: Option<Box<RawValue>>, is_restarted: bool },
-    /// The id is not the id of an event of this client.
+    /// The id does not name an event for this client.
     Unknown,
 }
 
-/// The sealed content of an event id.
+/// An event id's sealed content.
 #[derive(Serialize, Deserialize)]
 struct Token {
     stream: u64,
     /// Identifies the process.
     epoch: u64,
-    /// The session of the client, which is the only one that may use the id.
+    /// The client's session, the only one that may use the id.
     session: Box<str>,
-    /// The id of the request that the stream answers.
+    /// The request that the stream answers, by id.
     request: Option<Box<RawValue>>,
 }
 
@@ -79,9 +83,9 @@ impl Streams {
         Self { keys, epoch: fastrand::u64(..), bytes: Arc::default(), table: Mutex::new(table) }
     }
 
-    /// Opens a stream: for the response to a request, or the standalone stream of a client, which replaces the previous one.
+    /// Opens a stream: for a request's response, or the client's standalone stream, which replaces the previous one.
     ///
-    /// A client has as many streams of requests as it has calls, which are limited. A stream never ends before its call.
+    /// A client has one request stream per call, and calls are limited. A stream never ends before its call.
     pub(crate) fn open(&self, client: &Client, request: Option<&RawValue>) -> Arc<EventStream> {
         self.trim();
         let mut table = lock(&self.table);
@@ -107,7 +111,7 @@ impl Streams {
         stream
     }
 
-    /// Finds the stream of an event and continues after it. A standalone stream that has ended is opened again.
+    /// Finds an event's stream and continues after the event. An ended standalone stream is reopened.
     pub(crate) fn resume(&self, client: &Client, last_event: &str) -> Resumed {
         let Some((token, sequence)) = last_event.rsplit_once('.').filter(|_| last_event.len() <= MAX_EVENT_ID) else {
             return Resumed::Unknown;
@@ -135,7 +139,7 @@ impl Streams {
         Resumed::Found(stream.read_from(sequence.saturating_add(1)))
     }
 
-    /// Ends all streams of a client and drops their events.
+    /// Ends a client's streams and drops their events.
     pub(crate) fn close_client(&self, client: ClientId) {
         let streams = lock(&self.table).by_client.remove(&client);
         streams.into_iter().flatten().for_each(|stream| stream.close());
@@ -147,8 +151,8 @@ impl Streams {
         table.by_client.values().flatten().filter(|stream| stream.is_live()).count()
     }
 
-    /// Forgets streams that are too old, and ended ones without a reader while all together are too large. The stream of a running
-    /// call only loses its events.
+    /// Removes streams that went unread for too long, except those for running calls. While all streams together are too large,
+    /// streams without a reader lose their events, ended ones first; an ended stream without events is removed.
     pub(crate) fn trim(&self) {
         let mut table = lock(&self.table);
         let now = Instant::now();
@@ -205,7 +209,7 @@ mod tests {
         Some(String::from_utf8_lossy(&event).into_owned())
     }
 
-    /// Returns the id of an event.
+    /// Returns an event's id.
     fn id_of(event: &str) -> &str {
         event.strip_prefix("id: ").unwrap().split('\n').next().unwrap()
     }

@@ -1,4 +1,4 @@
-//! The requests of a client in progress, which it can cancel by their ids.
+//! A client's running requests, which it can cancel by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::CancelToken;
 
-/// The requests in progress of one session or pipe.
+/// The running requests in one session or pipe.
 #[derive(Default)]
 pub(crate) struct RunningRequests(
-    /// Tokens by the text of the ids.
+    /// Cancel tokens by the ids' JSON text.
     Mutex<HashMap<Box<str>, CancelToken>>,
 );
 

@@ -1,7 +1,7 @@
 //! Sealed ids: sessions, cursors, request states, events and tasks that only this gateway can create and read.
 //!
-//! An id carries its own state, encrypted and authenticated. It is bound to its kind and its principal, and it expires. A
-//! restarted gateway with the same keys accepts the ids of the previous one.
+//! An id carries its own state, encrypted and authenticated. It is bound to its kind and its principal, and it expires.
+//! A restarted gateway with the same keys accepts its earlier ids.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -22,35 +22,35 @@ pub(crate) use ropeway_config::decode_gateway_key;
 /// The first byte of every sealed id.
 const VERSION: u8 = 1;
 
-/// Length of a key, in bytes.
+/// Key length, in bytes.
 const KEY_BYTES: usize = 32;
 
-/// Maximum length of a sealed id, in characters. Longer ones are rejected unread.
+/// Maximum sealed id length, in characters. Longer ids are rejected unread.
 const MAX_CHARS: usize = 4 << 10;
 
 /// Maximum number of keys in a ring.
 const MAX_KEYS: usize = 16;
 
-/// Maximum size of a key file.
+/// Maximum key file size.
 const MAX_FILE_BYTES: u64 = 16 << 10;
 
-/// The purpose of a sealed id. An id of one kind is never valid as another.
+/// A sealed id's purpose. An id with one purpose is never valid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SealKind {
-    /// A session of a legacy client.
+    /// A legacy client's session.
     Session,
-    /// The state of a call that waits for input of its client.
+    /// A call's state while it waits for client input.
     RequestState,
     /// The position in a list.
     Cursor,
-    /// The position in a stream of events.
+    /// The position in an event stream.
     Event,
-    /// A task of a server.
+    /// A server's task.
     Task,
 }
 
 impl SealKind {
-    /// The labels of the kinds, in the order of the variants.
+    /// The label for each kind, in variant order.
     const LABELS: [&[u8]; 5] = [b"session", b"request-state", b"cursor", b"event", b"task"];
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum SealError {
     Expired,
 }
 
-/// Why the keys of a gateway could not be loaded.
+/// Why a gateway's keys could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -75,13 +75,13 @@ pub enum KeyError {
     /// A key is not 32 bytes in base64 or hexadecimal.
     #[error("key {number} is not 32 bytes in base64 or hexadecimal")]
     Malformed {
-        /// The position of the key, from 1.
+        /// The key's position, from 1.
         number: usize,
     },
     /// The settings refer to variables that are not set.
     #[error("`gateway.keys` needs variables that are not set: {names}")]
     Missing {
-        /// The names of the variables.
+        /// The variables' names.
         names: String,
     },
     /// The source has no key, or too many.
@@ -98,22 +98,22 @@ pub enum KeyError {
     },
 }
 
-/// The keys of a gateway. The first one seals, all of them open.
+/// A gateway's keys. The first key seals, and every key opens.
 pub(crate) struct KeyRing {
     keys: Vec<Key>,
     random: SystemRandom,
 }
 
-/// One key: a cipher for each kind of ids.
+/// One key: a cipher for each [`SealKind`].
 struct Key {
     /// Selects the key in a ring. Two keys may have the same id.
     id: u8,
     ciphers: Vec<LessSafeKey>,
-    /// Derives the nonces of lasting ids.
+    /// Derives nonces for lasting ids.
     nonces: hmac::Key,
 }
 
-/// The length of a derived key.
+/// A derived key's length.
 struct AeadKey;
 
 impl hkdf::KeyType for AeadKey {
@@ -183,7 +183,7 @@ impl KeyRing {
         Self::parse(&new_key()?)
     }
 
-    /// Loads the keys of a file. Creates the file with a new key, readable by its owner only, if it does not exist.
+    /// Loads the keys from a file. Creates the file with a new key, readable by its owner only, if it does not exist.
     pub(crate) fn load_or_create(path: &Path) -> Result<Self, KeyError> {
         match read_private(path) {
             Err(KeyError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -204,7 +204,7 @@ impl KeyRing {
         }
     }
 
-    /// Seals a payload into an id that does not expire. Equal payloads of a principal have equal ids.
+    /// Seals a payload into an id that does not expire. A principal's equal payloads have equal ids.
     pub(crate) fn seal_lasting(&self, kind: SealKind, principal: &str, payload: &[u8]) -> String {
         let key = &self.keys[0];
         // A nonce is used again only with the same content.
@@ -244,7 +244,7 @@ impl KeyRing {
     }
 }
 
-/// Returns the data that is authenticated with the content of an id.
+/// Returns the data that is authenticated together with an id's content.
 fn bound_to(key: u8, principal: &str) -> Vec<u8> {
     let mut data = vec![VERSION, key];
     data.extend_from_slice(principal.as_bytes());

@@ -1,4 +1,4 @@
-//! Sessions of legacy clients. A session id is sealed, so that a restarted gateway accepts its earlier sessions.
+//! Legacy client sessions, whose sealed ids a restarted gateway still accepts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,16 +20,16 @@ use ropeway_mcp::protocol::Era;
 /// How long a session without requests and streams stays in memory. Its id revives it later.
 const MAX_IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// Maximum size of a description that is part of the session id. Larger ones are reduced.
+/// Maximum description size in a session id. Larger descriptions are reduced.
 const MAX_INFO_BYTES: usize = 512;
 
-/// Maximum size of a description in memory. Larger ones are reduced.
+/// Maximum description size in memory. Larger descriptions are reduced.
 const MAX_KEPT_BYTES: usize = 4 << 10;
 
 /// Stands for a `clientInfo` that is too large.
 const UNKNOWN_INFO: &str = r#"{"name":"unknown","version":"0"}"#;
 
-/// The content of a session id.
+/// A session id's content.
 #[derive(Serialize, Deserialize)]
 struct Payload {
     /// Identifies the session in the journal.
@@ -38,14 +38,14 @@ struct Payload {
     profile: Arc<str>,
     capabilities: Box<str>,
     info: Box<str>,
-    /// When the session started. Ids of earlier versions do not have it.
+    /// When the session started. Absent in ids from earlier versions.
     #[serde(default)]
     issued: Option<u64>,
     expires: u64,
 }
 
 impl Payload {
-    /// Returns the session as the journal knows it. An id without the time of its start has the usual lifetime.
+    /// Returns the session as the journal knows it. An id without a start time counts as having the usual lifetime.
     fn noted(&self, principal: &Principal, lifetime: Duration) -> Option<NotedSession> {
         Some(NotedSession {
             uid: SessionUid::parse(&self.uid)?,
@@ -71,14 +71,18 @@ pub(crate) struct EndedSession {
     pub(crate) pending: PendingEnd,
 }
 
-/// Clients of sessions that made room for others. The caller releases them; their ids revive the sessions.
+/// Clients whose sessions made room for others. The caller releases them; the session ids stay valid and revive the sessions.
 pub(crate) type Evicted = Vec<Arc<Client>>;
 
-/// The sessions of a gateway.
+/// A gateway's sessions.
 ///
-/// A session in memory counts as held by its principal. At its share, the principal's own least recently used idle session makes
-/// room; at the limit of the gateway, one of the principal that holds the most. The lock of the table is taken before that of the
-/// journal, so that a session cannot end while its id revives it.
+/// A session in memory counts against its principal's share. At the share, the principal's own least recently used idle session
+/// makes room; at the gateway's limit, an idle session of the principal that holds the most.
+///
+/// The table's lock is taken before the journal's, so that a session cannot end while its id revives it. Neither is held across
+/// an `.await`: [`end`](Self::end) returns a [`PendingEnd`] that the caller waits for without a lock. Clients of evicted sessions
+/// are returned as well, so that the caller releases them after the lock. Dropping `Sessions` drops the journal, which waits for
+/// its file.
 pub(crate) struct Sessions {
     keys: Arc<KeyRing>,
     journal: Journal,
@@ -127,12 +131,12 @@ impl Sessions {
         Ok((id, client))
     }
 
-    /// Takes part in the limit of sessions without a session in memory, for a client whose stream is its session.
+    /// Counts against the session limit without a session in memory, for a client whose stream is its session.
     pub(crate) fn reserve(&self, principal: &Principal, evicted: &mut Evicted) -> Result<Hold, ShareError> {
         self.make_room(&mut lock(&self.table), principal, evicted)
     }
 
-    /// Takes one session of the principal's share. Evicts idle sessions if necessary.
+    /// Takes one session from the principal's share. Evicts idle sessions if necessary.
     fn make_room(
         &self,
         table: &mut SessionTable,
@@ -143,7 +147,7 @@ impl Sessions {
         loop {
             let error = match self.shares.take_within(Resource::Sessions, principal.holdings(), 1, own_limit) {
                 Ok(hold) => return Ok(hold),
-                // A principal that may hold everything is at the limit of the gateway.
+                // A principal that may hold everything has reached the gateway's limit.
                 Err(ShareError::Principal { resource, limit }) if limit >= self.limit => {
                     ShareError::Gateway { resource, limit: self.limit }
                 }
@@ -157,7 +161,7 @@ impl Sessions {
         }
     }
 
-    /// Finds a session of the principal by its id, in memory or by opening the id. `None` if the session is not valid.
+    /// Finds the principal's session with this id, in memory or by opening the id. Returns `None` if the session is not valid.
     ///
     /// # Errors
     ///
@@ -191,7 +195,7 @@ impl Sessions {
         Ok(Some(FoundSession { client, revived: Some(notes) }))
     }
 
-    /// Opens the id of a session.
+    /// Opens a session id.
     fn open(&self, id: &str, principal: &Principal) -> Option<(Payload, NotedSession)> {
         let payload = self.keys.open(SealKind::Session, principal.id(), id).ok()?;
         let payload: Payload = serde_json::from_slice(&payload).ok()?;
@@ -212,7 +216,7 @@ impl Sessions {
             return Some(None);
         }
         if !session.client.principal.is_clone(principal) {
-            // The key was replaced by another one with the same name. The client gets the rights of the new one.
+            // The key was replaced by another one with the same name. The client gets the new key's rights.
             evicted.extend(table.remove(id).map(|session| session.client));
             return None;
         }
@@ -221,8 +225,8 @@ impl Sessions {
         Some(Some(FoundSession { client, revived: None }))
     }
 
-    /// Ends a session of a profile permanently. Returns `None` if the session is unknown, and an error if its end cannot be noted; the
-    /// session has not ended then.
+    /// Ends a session permanently. Returns `None` if the profile has no such session, and an error if the end cannot be noted;
+    /// the session then continues.
     pub(crate) fn end(
         &self,
         id: &str,
@@ -241,7 +245,7 @@ impl Sessions {
             }
             None => {
                 let (payload, noted) = self.open(id, principal)?;
-                // The end of an ended session is stored again if the disk failed.
+                // An ended session's end is stored again if the disk failed.
                 let is_ended = self.journal.revive(&noted).is_none() && !self.journal.is_failing();
                 if is_ended || *payload.profile != *profile {
                     return None;
@@ -258,7 +262,7 @@ impl Sessions {
         }))
     }
 
-    /// Notes the log level of a session, for its revival.
+    /// Notes a session's log level, for its revival.
     pub(crate) fn note_log_level(&self, client: &Client, level: LogLevel) {
         self.note(client, NoteChange::LogLevel(level));
     }
@@ -291,7 +295,7 @@ impl Sessions {
         self.journal.flush(limit).await;
     }
 
-    /// Returns the clients of all sessions in memory.
+    /// Returns the clients whose sessions are in memory.
     #[cfg(test)]
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
         lock(&self.table).iter().map(|session| session.client.clone()).collect()
@@ -308,10 +312,10 @@ fn bounded(text: &str, limit: usize, replacement: &str) -> Box<str> {
     if text.len() <= limit { text.into() } else { replacement.into() }
 }
 
-/// Returns an id of 128 random bits.
+/// Returns an id with 128 random bits.
 fn random_uid() -> SessionUid {
     let mut bytes = [0; 16];
-    // The seal of the id protects it. The random number only has to be different.
+    // The seal protects the id. The random number only has to be different.
     if SystemRandom::new().fill(&mut bytes).is_err() {
         bytes = (u128::from(fastrand::u64(..)) << 64 | u128::from(fastrand::u64(..))).to_be_bytes();
     }

@@ -1,7 +1,7 @@
-//! The sessions in memory, in the order of their last use.
+//! The sessions in memory, ordered by last use.
 //!
-//! Each operation costs the same for ten sessions and for a hundred thousand: the orders are linked lists through the sessions, one
-//! of all of them and one for each principal.
+//! Each operation costs the same for ten sessions and for a hundred thousand: the orders are linked lists through the sessions,
+//! one over all sessions and one per principal.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::client::{Client, ClientId};
 /// Maximum number of principals whose sessions are considered for eviction.
 const MAX_CONSIDERED: usize = 8;
 
-/// Stands for the end of a list.
+/// Marks the end of a list.
 const NONE: usize = usize::MAX;
 
 /// A session in memory.
@@ -24,14 +24,14 @@ pub(crate) struct Session {
     pub(crate) id: Arc<str>,
     pub(crate) client: Arc<Client>,
     pub(crate) noted: NotedSession,
-    /// Its part of the principal's sessions.
+    /// Counts the session against the principal's share.
     pub(crate) _hold: Hold,
 }
 
 struct Slot {
     session: Session,
     used_at: Instant,
-    /// The neighbours in the order of all sessions, and in that of the principal.
+    /// The neighbours in the overall order, and in the principal's order.
     links: [Link; 2],
 }
 
@@ -41,7 +41,7 @@ struct Link {
     after: usize,
 }
 
-/// An order of sessions by their last use, the oldest one first.
+/// Sessions ordered by last use, oldest first.
 #[derive(Clone, Copy)]
 struct Order {
     first: usize,
@@ -52,19 +52,27 @@ impl Order {
     const EMPTY: Self = Self { first: NONE, last: NONE };
 }
 
-/// Selects the link of a session in the order of all sessions.
+/// Selects a session's link in the overall order.
 const ALL: usize = 0;
 
-/// Selects the link of a session in the order of its principal.
+/// Selects a session's link in its principal's order.
 const OWN: usize = 1;
 
-/// The sessions of one principal.
+/// One principal's sessions.
 struct Holder {
     order: Order,
     count: usize,
 }
 
 /// All sessions in memory.
+///
+/// [`Sessions`](crate::client::session::Sessions) owns the table behind a mutex, which it takes before the journal's. The table
+/// has no lock itself, and its methods take only one: evictions ask [`Client::is_idle`], which locks the client's running
+/// requests.
+///
+/// A session is one slot. The maps and the linked lists refer to it by index, and `insert` and `remove_at` are the only functions
+/// that add or free a slot, so they keep the maps, the orders and the counts consistent. Removing a session hands it to the
+/// caller, which releases the client after the lock; dropping a [`Session`] gives back its [`Hold`] and closes nothing.
 pub(crate) struct SessionTable {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
@@ -73,7 +81,7 @@ pub(crate) struct SessionTable {
     order: Order,
     /// Principals by their ids. A principal whose key was replaced keeps its sessions.
     holders: HashMap<Arc<str>, Holder>,
-    /// Principals by their number of sessions.
+    /// Principals by session count.
     by_count: BTreeSet<(usize, Arc<str>)>,
 }
 
@@ -102,7 +110,7 @@ impl SessionTable {
         self.slots[index].as_ref().map(|slot| &slot.session)
     }
 
-    /// Finds the session of a client.
+    /// Finds a client's session.
     pub(crate) fn of_client(&self, client: ClientId) -> Option<&Session> {
         let index = *self.by_client.get(&client)?;
         self.slots[index].as_ref().map(|slot| &slot.session)
@@ -121,7 +129,7 @@ impl SessionTable {
         self.slots[index].as_mut().map(|slot| &mut slot.session)
     }
 
-    /// Makes the session of a client the most recently used one.
+    /// Makes a client's session the most recently used one.
     pub(crate) fn touch(&mut self, client: ClientId) {
         if let Some(index) = self.by_client.get(&client).copied() {
             self.move_to_end(index);
@@ -180,10 +188,10 @@ impl SessionTable {
         Some(slot.session)
     }
 
-    /// Removes the least recently used idle session of a principal.
+    /// Removes a principal's least recently used idle session.
     pub(crate) fn evict_of(&mut self, principal: &str) -> Option<Session> {
-        // Sessions in use move to the end, so that the next search does not find them first again. Connections and calls limit
-        // their number, whatever the number of sessions is.
+        // Sessions in use move to the end, so that the next search does not visit them first again. Connection and call limits
+        // bound their number, however many sessions exist.
         let count = self.holders.get(principal)?.count;
         for _ in 0..count {
             let index = self.holders.get(principal)?.order.first;
@@ -195,8 +203,8 @@ impl SessionTable {
         None
     }
 
-    /// Removes an idle session for one of a principal: of those with the most sessions and more than their fair share, or of the
-    /// principal itself.
+    /// Removes an idle session to make room for this principal. Tries the principals that have the most sessions and more than
+    /// their fair share, then the principal itself.
     pub(crate) fn evict_for(&mut self, principal: &str, limit: usize) -> Option<Session> {
         let others = usize::from(!self.holders.contains_key(principal));
         let fair = limit / (self.holders.len() + others).max(1);
@@ -215,7 +223,7 @@ impl SessionTable {
             if slot.session.client.is_idle() {
                 return self.remove_at(self.order.first);
             }
-            // An open stream or a running request is a use.
+            // An open stream or a running request counts as use.
             self.move_to_end(self.order.first);
         }
     }
@@ -227,7 +235,7 @@ impl SessionTable {
 
     fn move_to_end(&mut self, index: usize) {
         let Some(principal) = self.principal_at(index) else { return };
-        // The last one of all sessions is the last one of its principal, too.
+        // The last session overall is also its principal's last.
         if self.order.last != index {
             unlink(&mut self.slots, &mut self.order, ALL, index);
             link(&mut self.slots, &mut self.order, ALL, index);
@@ -242,12 +250,12 @@ impl SessionTable {
     }
 }
 
-/// Returns the link of a session in an order, if the index is not the end.
+/// Returns a session's link in an order, or `None` past the end.
 fn link_at(slots: &mut [Option<Slot>], which: usize, index: usize) -> Option<&mut Link> {
     slots.get_mut(index)?.as_mut().map(|slot| &mut slot.links[which])
 }
 
-/// Adds a session at the end of an order.
+/// Appends a session to an order.
 fn link(slots: &mut [Option<Slot>], order: &mut Order, which: usize, index: usize) {
     if let Some(link) = link_at(slots, which, index) {
         *link = Link { before: order.last, after: NONE };

@@ -1,8 +1,8 @@
-//! What principals hold, in counts and bytes: the one place that keeps a principal from taking more than its share.
+//! Limits on what principals hold, in counts and bytes, so that none takes more than its share.
 //!
-//! Every table that clients can fill takes a [`Hold`] before it keeps something, and keeps the hold beside it. Dropping the hold
-//! gives the amount back. Totals and the amounts of each principal are atomic counters, so that a hold costs two additions,
-//! whatever the number of principals or entries is.
+//! Every table that clients can fill takes a [`Hold`] before it stores an entry, and stores the hold beside it. Dropping the hold
+//! gives the amount back. Totals and per-principal amounts are atomic counters, so a hold costs two additions, however many
+//! principals or entries exist.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,10 +11,10 @@ use bytes::Bytes;
 
 use ropeway_config::GatewayLimits;
 
-/// Bytes of request bodies in memory, for all principals together. Larger if one body may be larger than the share of a principal.
+/// Maximum request body bytes in memory, for all principals together. Raised if one body may exceed a principal's share.
 const MAX_BODY_BYTES: usize = 256 << 20;
 
-/// Bytes of the URIs that clients have subscribed to, for all principals together.
+/// Maximum bytes for subscribed URIs, for all principals together.
 const MAX_SUBSCRIPTION_BYTES: usize = 64 << 20;
 
 /// Something that clients can take from each other.
@@ -28,15 +28,15 @@ pub(crate) enum Resource {
     Sessions,
     /// Calls in flight.
     Calls,
-    /// Calls that wait for input of their clients.
+    /// Calls that wait for client input.
     Parked,
     /// Connections to servers that belong to one client.
     Isolated,
     /// Request bodies that arrive in many pieces.
     Bodies,
-    /// Bytes of request bodies in memory.
+    /// Request body bytes in memory.
     BodyBytes,
-    /// Bytes of subscriptions.
+    /// Subscription bytes.
     SubscriptionBytes,
 }
 
@@ -68,7 +68,7 @@ impl Resource {
         }
     }
 
-    /// Returns the name of the limit of all principals together.
+    /// Returns the gateway-wide limit's name.
     fn limit_name(self) -> &'static str {
         match self {
             Self::Connections => "connections",
@@ -83,7 +83,7 @@ impl Resource {
         }
     }
 
-    /// Returns the name of the limit of one principal.
+    /// Returns the per-principal limit's name.
     fn share_name(self) -> &'static str {
         match self {
             Self::Connections => "connections_per_principal",
@@ -98,17 +98,17 @@ impl Resource {
         }
     }
 
-    /// Returns the part of the whole that one of several principals may hold, as a divisor.
+    /// Returns the divisor that turns the gateway-wide limit into a principal's share.
     fn divisor(self) -> usize {
         match self {
-            // Larger than the share of streams, so that a principal with all its streams can still make requests.
+            // A larger share than for streams, so that a principal that uses all its streams can still make requests.
             Self::Connections => 2,
             _ => 4,
         }
     }
 }
 
-/// An amount of every resource.
+/// One amount per resource.
 #[derive(Debug, Default)]
 struct Amounts([AtomicUsize; Resource::ALL.len()]);
 
@@ -136,7 +136,7 @@ struct PrincipalHoldings {
 }
 
 impl Holdings {
-    /// Returns the empty holdings of a principal. All clients without a name are one principal, which may hold everything.
+    /// Returns empty holdings for a principal. All unnamed clients are one principal, which may hold everything.
     pub(crate) fn new(is_named: bool) -> Self {
         Self(Arc::new(PrincipalHoldings { amounts: Amounts::default(), is_named }))
     }
@@ -146,7 +146,7 @@ impl Holdings {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Returns how much of a resource the principal holds.
+    /// Returns the amount that the principal holds.
     pub(crate) fn held(&self, resource: Resource) -> usize {
         self.0.amounts.of(resource).load(Ordering::Relaxed)
     }
@@ -164,7 +164,7 @@ pub(crate) enum ShareError {
 }
 
 impl ShareError {
-    /// Returns the HTTP status of the error.
+    /// Returns the error's HTTP status.
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::Principal { .. } => 429,
@@ -172,7 +172,7 @@ impl ShareError {
         }
     }
 
-    /// Returns the name of the rule in the audit log.
+    /// Returns the rule's name in the audit log.
     pub(crate) fn rule(self) -> &'static str {
         match self {
             Self::Principal { resource, .. } => resource.share_name(),
@@ -181,7 +181,12 @@ impl ShareError {
     }
 }
 
-/// The limits of a gateway, and what all principals hold together. Cloning is cheap.
+/// A gateway's limits, and what all principals hold together. Cloning is cheap.
+///
+/// The gateway and its tables own clones, and so does each [`Hold`]. Only [`Hold::grow`] and [`Hold::shrink`] write the counters.
+/// They need no lock: an addition is one atomic update that fails above the limit. A hold adds to the principal's counter first
+/// and subtracts again if the gateway's limit is reached, so a concurrent request by the same principal can be refused for a
+/// moment. Dropping a hold subtracts its amount from both counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares(Arc<SharesInner>);
 
@@ -216,33 +221,33 @@ impl Shares {
         self.0.has_one_principal.store(has_one_principal, Ordering::Relaxed);
     }
 
-    /// Returns how much of a resource a principal may hold.
+    /// Returns the maximum that a principal may hold.
     pub(crate) fn share(&self, resource: Resource, of: &Holdings) -> usize {
         let limit = self.0.limits[resource as usize];
         let is_alone = !of.0.is_named || self.0.has_one_principal.load(Ordering::Relaxed);
         if is_alone { limit } else { (limit / resource.divisor()).max(1) }
     }
 
-    /// Returns how much of a resource all principals hold.
+    /// Returns the total that all principals hold.
     pub(crate) fn held(&self, resource: Resource) -> usize {
         self.0.held.of(resource).load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if more than half of what the principal or the gateway may hold is taken.
+    /// Returns `true` if the principal or the gateway uses more than half its limit.
     pub(crate) fn is_short(&self, resource: Resource, of: &Holdings) -> bool {
         self.held(resource) > self.0.limits[resource as usize] / 2 || of.held(resource) > self.share(resource, of) / 2
     }
 
-    /// Takes an amount of a resource for a principal, until the hold is dropped.
+    /// Takes an amount for a principal, until the hold is dropped.
     ///
     /// # Errors
     ///
-    /// Fails if the principal would exceed its share or the gateway its limit. Nothing that is held already is affected.
+    /// Fails if the principal would exceed its share or the gateway its limit. Existing holds are unaffected.
     pub(crate) fn take(&self, resource: Resource, of: &Holdings, amount: usize) -> Result<Hold, ShareError> {
         self.take_within(resource, of, amount, usize::MAX)
     }
 
-    /// Like [`take`](Self::take), with a lower limit of the principal's own.
+    /// Like [`take`](Self::take), with the principal's own limit in addition.
     pub(crate) fn take_within(
         &self,
         resource: Resource,
@@ -256,7 +261,7 @@ impl Shares {
     }
 }
 
-/// An amount of a resource that a principal holds, until it is dropped.
+/// An amount that a principal holds, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     shares: Shares,
@@ -283,12 +288,12 @@ impl Hold {
         Ok(())
     }
 
-    /// Keeps the hold until the last slice of the bytes is dropped.
+    /// Ties the hold to the bytes, until their last slice is dropped.
     pub(crate) fn attach(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(HeldBytes { bytes, _hold: self })
     }
 
-    /// Gives part of the amount back, at most all of it.
+    /// Gives back an amount, at most everything that is held.
     pub(crate) fn shrink(&mut self, amount: usize) {
         let amount = amount.min(self.amount);
         self.of.0.amounts.of(self.resource).fetch_sub(amount, Ordering::Relaxed);

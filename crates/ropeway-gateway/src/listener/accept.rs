@@ -23,7 +23,7 @@ pub(crate) trait Accept: Send + Sync + 'static {
     /// Accepts the next connection, and prepares it.
     fn accept_next(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
 
-    /// Returns the address of the client, if it has one.
+    /// Returns the client's address, if it has one.
     fn peer(_io: &Self::Io) -> Option<SocketAddr> {
         None
     }
@@ -48,7 +48,7 @@ impl Accept for TcpListener {
 impl Accept for UnixListener {
     type Io = UnixStream;
 
-    /// Accepts a connection of the same user; others are refused, whatever the permissions of the socket are.
+    /// Accepts a connection from the same user; others are refused, whatever the socket's permissions are.
     async fn accept_next(&self) -> io::Result<UnixStream> {
         let (stream, _) = self.accept().await?;
         let peer = stream.peer_cred()?.uid();

@@ -1,4 +1,4 @@
-//! The end of validity of an X.509 certificate.
+//! An X.509 certificate's expiry time.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Open connections of clients: their number is bounded, and idle ones make room for new ones.
+//! Open client connections: their number is bounded, and idle ones make room for new ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,17 +14,23 @@ use ropeway_core::tool::CancelToken;
 /// Connections beyond the limit, for probes and for clients that learn at once that the gateway is full.
 const RESERVE: usize = 64;
 
-/// Time without a request after which a connection of an authenticated client may be closed to make room.
+/// Time without a request after which an authenticated client's connection may be closed to make room.
 const MIN_IDLE: Duration = Duration::from_secs(1);
 
 /// Number of connections that one search selects to be closed when room is needed.
 const VICTIMS: usize = 16;
 
-/// The open connections of all listeners. Cloning is cheap.
+/// The open connections on all listeners. Cloning is cheap.
 ///
-/// A connection counts from its acceptance until its [`ConnectionPermit`] is dropped. If all slots are taken, an idle connection is
-/// closed in favour of the new one. If all of them are busy, the new one is *reserved*: it may only probe the gateway, until its
+/// A connection counts from its acceptance until its [`ConnectionPermit`] is dropped. If all slots are taken, an idle connection
+/// is closed in favour of the new one. If all are busy, the new one is *reserved*: it may only probe the gateway, until its
 /// client authenticates and a slot has become free.
+///
+/// The listeners share one table through clones. Only [`open`](Self::open), [`admit`](Self::admit) and a dropped permit change
+/// it. The `slots` mutex is taken before a connection's `hold` mutex, never after it. Both are held for a few lines and never
+/// across `.await`. What each request changes is atomic in [`OpenConnection`]. An evicted connection leaves the table and gives
+/// back its hold at once, although its task still runs: the listener waits for [`evicted`](OpenConnection::evicted) and closes
+/// it.
 #[derive(Clone, Debug)]
 pub(crate) struct Connections(Arc<Table>);
 
@@ -39,7 +45,7 @@ struct Slots {
     open: HashMap<u64, Arc<OpenConnection>>,
     /// Number of open connections that are reserved.
     reserved: usize,
-    /// Connections that the last search has selected, the first one first. They may have become busy since.
+    /// Connections that the last search has selected, longest idle first. They may have become busy since.
     victims: VecDeque<Arc<OpenConnection>>,
 }
 
@@ -86,7 +92,7 @@ impl Connections {
         Some(ConnectionPermit { connections: self.clone(), connection })
     }
 
-    /// Gives a slot to a reserved connection, whose client is authenticated. Returns `false` if all of them are in use.
+    /// Gives a slot to a reserved connection, whose client is authenticated. Returns `false` if all slots are in use.
     pub(crate) fn admit(&self, connection: &OpenConnection) -> bool {
         if !connection.is_reserved() {
             return true;
@@ -106,7 +112,7 @@ impl Connections {
         lock(&self.0.slots).open.len()
     }
 
-    /// Returns the maximum number of connections that are not reserved.
+    /// Returns the connection limit, which does not include reserved connections.
     pub(crate) fn max(&self) -> usize {
         self.0.max
     }
@@ -134,7 +140,7 @@ impl Slots {
         false
     }
 
-    /// Selects idle connections: those without an authenticated client first, then those of the principal that has the most.
+    /// Selects idle connections: those without an authenticated client first, then those whose principal has the most.
     fn select(&self) -> VecDeque<Arc<OpenConnection>> {
         let is_regular = |connection: &&Arc<OpenConnection>| !connection.is_reserved() && connection.is_evictable();
         let idle: Vec<&Arc<OpenConnection>> = self.open.values().filter(is_regular).collect();
@@ -210,7 +216,7 @@ impl OpenConnection {
         self.evicted.cancelled().await;
     }
 
-    /// Counts the connection among those of a principal, which has authenticated a request on it.
+    /// Counts the connection for a principal, which has authenticated a request on it.
     ///
     /// # Errors
     ///

@@ -8,10 +8,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::client::shares::{Hold, Holdings, Resource, ShareError, Shares};
 
-/// Minimum size of a read.
+/// Minimum read size.
 const CHUNK: usize = 64 << 10;
 
-/// Size above which the buffer of an incomplete line is counted.
+/// Size above which an incomplete line's buffer is counted.
 const MAX_UNCOUNTED: usize = 2 * CHUNK;
 
 /// A larger empty buffer is replaced by a small one.
@@ -20,7 +20,7 @@ const MAX_RETAINED: usize = 1 << 20;
 /// Maximum size of a message that is copied to be written together with others.
 const MAX_COPIED: usize = 16 << 10;
 
-/// One line of a client.
+/// One line from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// A line that is not blank.
@@ -42,7 +42,7 @@ enum Skipped {
 struct LineBudget {
     shares: Shares,
     principal: Holdings,
-    /// The size of the buffer, once a line is long.
+    /// The buffer's size, once a line is long.
     hold: Option<Hold>,
 }
 
@@ -70,7 +70,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         self
     }
 
-    /// Changes the maximum length of a line.
+    /// Changes the maximum line length.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -160,7 +160,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 /// Writes lines. Small ones that wait are written together.
 pub(crate) struct LineWriter<W> {
     output: W,
-    /// Complete parts of the output.
+    /// Complete output parts.
     chunks: VecDeque<Bytes>,
     /// Lines behind the chunks.
     tail: BytesMut,

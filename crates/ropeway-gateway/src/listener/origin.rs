@@ -1,6 +1,6 @@
 //! Checks `Host` and `Origin`, against DNS rebinding.
 //!
-//! A web page can send requests to a port of this machine. Its `Host` or `Origin` then names another host. See
+//! A web page can send requests to a port on this machine. Its `Host` or `Origin` then names another host. See
 //! [Security Warning](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning).
 
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ pub(crate) struct HostRules {
     origins: Vec<String>,
 }
 
-/// The error of [`HostRules::check`].
+/// The [`HostRules::check`] error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     /// The request has no `Host`, or one that is not allowed.
@@ -50,7 +50,7 @@ impl HostRules {
         Self { listen: None, hosts: lower(hosts), origins: lower(origins) }
     }
 
-    /// Checks the headers of a request. A client that is not a web page sends no `Origin`.
+    /// Checks a request's headers. A client that is not a web page sends no `Origin`.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl HostRules {
         self.check_origin(origin)
     }
 
-    /// Checks the `Origin` of a request only.
+    /// Checks a request's `Origin` only.
     ///
     /// # Errors
     ///
@@ -102,14 +102,14 @@ impl HostRules {
     }
 }
 
-/// Returns the origin of the web page on a listener, if a browser of its clients can reach it and return to it from a sign-in: on the
-/// same machine, or with HTTPS.
+/// Returns the web page's origin on a listener, if a client's browser can reach it and return to it from a sign-in: on the same
+/// machine, or with HTTPS.
 pub(crate) fn page_origin(listen: SocketAddr, is_https: bool, hosts: &[String]) -> Option<String> {
     let scheme = if is_https { "https" } else { "http" };
     let ip = listen.ip().to_canonical();
     match hosts.first() {
         None if ip.is_loopback() || (is_https && !ip.is_unspecified()) => Some(format!("{scheme}://{listen}")),
-        // On a loopback address, the clients of these hosts come through a proxy.
+        // On a loopback address, these hosts' clients come through a proxy.
         Some(host) if is_https && !ip.is_loopback() => {
             let has_port = without_port(host).is_some_and(|name| name.len() < host.len());
             Some(if has_port { format!("https://{host}") } else { format!("https://{host}:{}", listen.port()) })

@@ -28,7 +28,7 @@ const MAX_UNREAD: usize = 4 << 20;
 /// Responses are collected up to this size before they are written. Requests in progress then wait as well.
 const BATCH: usize = 16 << 10;
 
-/// Time for the last responses of a client that has closed its output.
+/// Time for the last responses to a client that has closed its output.
 const LAST_WRITE: Duration = Duration::from_secs(1);
 
 /// Answers a message that is not part of the protocol; `None` for all others.

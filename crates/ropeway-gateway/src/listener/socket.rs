@@ -1,4 +1,4 @@
-//! The Unix socket of a gateway in the background: JSON lines after a preamble, for clients of the same user.
+//! A background gateway's Unix socket: JSON lines after a preamble, for the same user's clients.
 
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -26,10 +26,10 @@ use ropeway_bridge::registry::ServerStatus;
 use ropeway_core::tool::{Alias, BoxFuture};
 use ropeway_mcp::protocol::{ClientMessage, read_client_message};
 
-/// The version of the preamble.
+/// The preamble's version.
 const VERSION: u64 = 1;
 
-/// Maximum length of the preamble.
+/// Maximum preamble length.
 const MAX_PREAMBLE: usize = 4 << 10;
 
 /// Time within which a client has to send the preamble.
@@ -38,31 +38,31 @@ const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Length of a message's beginning that may name a private method.
 const PRIVATE_HEAD: usize = 256;
 
-/// The first line of a client.
+/// A client's first line.
 #[derive(Debug, Deserialize)]
 struct Preamble {
     ropeway: u64,
     /// The only server that the client uses.
     #[serde(default)]
     server: Option<String>,
-    /// The client only follows the events of the servers.
+    /// The client only follows server events.
     #[serde(default)]
     events: bool,
 }
 
-/// The result of `ropeway/status`.
+/// The `ropeway/status` result.
 #[derive(Serialize)]
 struct SocketStatus {
     #[serde(flatten)]
     counts: GatewayStatus,
     servers: Vec<ServerStatus>,
-    /// Servers whose tools are known. If one of them is down, it is being reconnected.
+    /// Servers whose tools are known. If one is down, it is being reconnected.
     listed: Vec<Alias>,
-    /// The last error of each server that failed. If its tools are not known and it is connecting, it is not for the first time.
+    /// Each failed server's last error. If its tools are not known and it is connecting, it is not for the first time.
     failures: Vec<(Alias, String)>,
 }
 
-/// Serves clients of the same user until the gateway stops.
+/// Serves the same user's clients until the gateway stops.
 ///
 /// The future is boxed, so that it is compiled here and not again in every crate that awaits it.
 pub(crate) fn serve(shared: Arc<GatewayShared>, listener: UnixListener) -> BoxFuture<'static, io::Result<()>> {
@@ -124,7 +124,7 @@ async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream, connection
     pipe.serve(reader, output, &|message| private_reply(&shared, message)).await;
 }
 
-/// Sends the events of all servers as lines of JSON, from now on, until the client disconnects or the gateway stops.
+/// Sends all servers' events as JSON lines, from now on, until the client disconnects or the gateway stops.
 async fn send_events(
     shared: &GatewayShared,
     mut reader: LineReader<ReadHalf<UnixStream>>,
@@ -177,7 +177,7 @@ async fn refuse(output: &mut WriteHalf<UnixStream>, error: &ErrorReply) {
     let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, output.write_all(&line)).await;
 }
 
-/// Answers `ropeway/status`, `ropeway/health`, `ropeway/stats` and `ropeway/stop`, which only commands of the same user can send.
+/// Answers `ropeway/status`, `ropeway/health`, `ropeway/stats` and `ropeway/stop`, which only the same user's commands can send.
 fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     let head = &message[..message.len().min(PRIVATE_HEAD)];
     memchr::memmem::find(head, b"\"ropeway/")?;

@@ -1,4 +1,4 @@
-//! The messages of a request in progress, for every kind of listener.
+//! Messages for a request in progress, for every kind of listener.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::request::dispatch::PipeClient;
 use crate::request::exchange::{Exchange, Next, Work, next};
 use crate::shared::GatewayShared;
 
-/// The next messages for one request of a client.
+/// The next messages for one client request.
 pub(crate) struct Step {
     /// Messages in the order in which they have to be sent.
     pub(crate) messages: Vec<Bytes>,
@@ -17,7 +17,7 @@ pub(crate) struct Step {
     pub(crate) work: Option<Work>,
 }
 
-/// Waits for the next messages of a request. Dropping the future cancels the request.
+/// Waits for a request's next messages. Dropping the future cancels the request.
 pub(crate) async fn step(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, mut work: Work) -> Step {
     match next(exchange, &mut work).await {
         Next::Frames(frames) => Step { messages: texts(frames), work: Some(work) },
@@ -35,7 +35,7 @@ pub(crate) async fn step(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, 
     }
 }
 
-/// Releases the resources of a client on a pipe, because the pipe is closed.
+/// Releases a client's resources on a pipe, because the pipe is closed.
 pub(crate) fn close_pipe(shared: &GatewayShared, pipe: &PipeClient) {
     for client in pipe.close() {
         shared.forget(&client);
@@ -43,7 +43,7 @@ pub(crate) fn close_pipe(shared: &GatewayShared, pipe: &PipeClient) {
     shared.parked.close_of(pipe.requests());
 }
 
-/// Returns the texts of frames.
+/// Returns the frames' texts.
 pub(crate) fn texts(frames: Vec<Frame>) -> Vec<Bytes> {
     frames.into_iter().map(|frame| frame.text).collect()
 }

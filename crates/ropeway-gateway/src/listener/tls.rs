@@ -1,4 +1,4 @@
-//! TLS of the HTTP listener, with certificates that are reloaded when their files change.
+//! TLS for the HTTP listener, with certificates that are reloaded when their files change.
 
 use std::fs;
 use std::io;
@@ -21,13 +21,13 @@ use ropeway_config::read_regular;
 use ropeway_core::event::{Event, Events};
 use ropeway_core::sync::{read, write};
 
-/// Maximum time of a handshake.
+/// Maximum handshake time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interval between checks of the files.
+/// Interval between file checks.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Remaining validity of a certificate below which a warning is emitted.
+/// Remaining certificate validity below which a warning is emitted.
 const EXPIRY_WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Maximum bytes of a file with certificates or a key.
@@ -42,7 +42,7 @@ pub enum TlsError {
     Read {
         /// The path.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         source: io::Error,
     },
     /// The file has no certificate or key in PEM format.
@@ -56,9 +56,9 @@ pub enum TlsError {
     /// The key does not belong to the certificate, or has an unsupported type.
     #[error("the key `{}` cannot be used with its certificate", path.display())]
     Key {
-        /// The path of the key.
+        /// The key's path.
         path: PathBuf,
-        /// The error of the TLS library.
+        /// The TLS library's error.
         source: rustls::Error,
     },
 }
@@ -92,7 +92,7 @@ impl Tls {
         CertificateFiles { certificate: certificate.to_owned(), key: key.to_owned() }.load().map(drop)
     }
 
-    /// Performs the handshake of a connection, in bounded time.
+    /// Performs a connection's handshake, in bounded time.
     pub(crate) async fn accept<I: AsyncRead + AsyncWrite + Unpin>(&self, io: I) -> io::Result<TlsStream<I>> {
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(io)).await;
         handshake.map_err(|_| io::ErrorKind::TimedOut)?
@@ -109,7 +109,7 @@ impl ResolvesServerCert for CurrentCertificate {
     }
 }
 
-/// The files of a certificate chain and its key.
+/// The files that contain a certificate chain and its key.
 struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
@@ -130,7 +130,7 @@ impl CertificateFiles {
             .map_err(|source| TlsError::Key { path: self.key.clone(), source })
     }
 
-    /// Returns the times of the last changes.
+    /// Returns when the files were last changed.
     fn modified(&self) -> [Option<SystemTime>; 2] {
         [&self.certificate, &self.key].map(|path| fs::metadata(path).and_then(|file| file.modified()).ok())
     }

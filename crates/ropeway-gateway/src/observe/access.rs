@@ -1,4 +1,4 @@
-//! The lines of the access log: one for each HTTP request.
+//! Access log lines: one per HTTP request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,16 +18,15 @@ pub(crate) struct AccessRecord {
     line: Option<AccessLine>,
 }
 
-/// One line of the access log.
 #[derive(Debug, Serialize)]
 pub(super) struct AccessLine {
     #[serde(serialize_with = "write_time")]
     time: SystemTime,
-    /// The address of the client. `None` on Unix sockets.
+    /// The client's address. `None` on Unix sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     remote: Option<SocketAddr>,
     method: Box<str>,
-    /// Without the query, which may contain the token of a session.
+    /// Without the query, which may contain a session token.
     path: Box<str>,
     status: u16,
     ms: f64,
@@ -41,7 +40,7 @@ fn write_time<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<
 }
 
 impl AccessRecord {
-    /// Begins the line of a request. Returns `None` without an access log.
+    /// Begins a request's line. Returns `None` without an access log.
     pub(crate) fn begin(
         observer: &Arc<Observer>,
         remote: Option<SocketAddr>,
@@ -64,12 +63,12 @@ impl AccessRecord {
         Some(Self { observer: observer.clone(), started: Instant::now(), line: Some(line) })
     }
 
-    /// Notes the status of the response.
+    /// Notes the response status.
     pub(crate) fn note_status(&mut self, status: u16) {
         self.line.iter_mut().for_each(|line| line.status = status);
     }
 
-    /// Counts bytes of the response body.
+    /// Adds to the response body's size.
     pub(crate) fn note_bytes(&mut self, bytes: usize) {
         self.line.iter_mut().for_each(|line| line.bytes_out += bytes as u64);
     }
@@ -84,7 +83,7 @@ impl Drop for AccessRecord {
     }
 }
 
-/// Appends the JSON of a line.
+/// Appends a line's JSON.
 pub(super) fn encode(line: &AccessLine, text: &mut Vec<u8>) {
     // Writing to a vector cannot fail.
     let _ = serde_json::to_writer(text, line);

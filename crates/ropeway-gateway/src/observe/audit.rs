@@ -1,4 +1,4 @@
-//! The lines of the audit log.
+//! Audit log lines.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use ropeway_core::secret::{Redactor, names_secret};
 /// Maximum bytes of arguments in a line.
 const MAX_ARGUMENTS: usize = 16 << 10;
 
-/// One line of the audit log.
 pub(super) enum AuditLine {
     Call(CallLine),
     Refusal(RefusalLine),
@@ -23,7 +22,7 @@ pub(super) enum AuditLine {
     Restart(RestartRecord),
 }
 
-/// The line of a request.
+/// A request's line.
 pub(super) struct CallLine {
     pub(super) record: Arc<CallRecord>,
     /// The arguments as JSON text.
@@ -31,7 +30,7 @@ pub(super) struct CallLine {
     pub(super) redactor: Redactor,
 }
 
-/// Returns the arguments of a line. Large ones are replaced by their size.
+/// Returns a line's arguments. Large ones are replaced by their size.
 pub(super) fn bounded_arguments(arguments: &str) -> Bytes {
     if arguments.len() <= MAX_ARGUMENTS {
         Bytes::copy_from_slice(arguments.as_bytes())
@@ -40,7 +39,7 @@ pub(super) fn bounded_arguments(arguments: &str) -> Bytes {
     }
 }
 
-/// Appends the JSON of a line.
+/// Appends a line's JSON.
 pub(super) fn encode(line: &AuditLine, text: &mut Vec<u8>) {
     let before = text.len();
     let written = match line {
@@ -71,7 +70,7 @@ impl Serialize for CallLine {
     }
 }
 
-/// Replaces the values of members such as `password` and `api_key`, whatever their types are.
+/// Replaces the values of secret members such as `password` and `api_key`, whatever their types are.
 fn hide_secret_names(value: &mut Value) {
     match value {
         Value::Object(members) => {

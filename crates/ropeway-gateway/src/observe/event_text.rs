@@ -7,10 +7,10 @@ use serde_json::json;
 
 use ropeway_core::event::{Event, timestamp};
 
-/// Maximum bytes of an event. Larger ones arrive without their details.
+/// Maximum bytes per event. Larger ones arrive without their details.
 pub(crate) const MAX_EVENT: usize = 64 << 10;
 
-/// Returns an event with its time as a line of JSON.
+/// Returns an event with its time as a JSON line.
 pub(crate) fn event_text(event: &Event) -> String {
     #[derive(Serialize)]
     struct Timed<'a, T> {

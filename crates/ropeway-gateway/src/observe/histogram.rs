@@ -1,15 +1,15 @@
-//! The histogram of durations that metrics are made of.
+//! The duration histogram that metrics are made from.
 
 use std::time::Duration;
 
-/// The upper bounds of the buckets in seconds
+/// The buckets' upper bounds in seconds
 /// (<https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/#metric-mcpserveroperationduration>).
 pub(crate) const BOUNDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
 /// Counts durations by size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Histogram {
-    /// The number of durations in each bucket. The last bucket has no upper bound.
+    /// Each bucket's count. The last bucket has no upper bound.
     pub(crate) buckets: [u64; BOUNDS.len() + 1],
     /// The sum in seconds.
     pub(crate) sum: f64,

@@ -1,10 +1,10 @@
-//! The histogram of latencies that percentiles are computed from.
+//! The latency histogram that percentiles are computed from.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Buckets per doubling of the latency: percentiles are exact to about 10 %.
+/// Buckets for each doubling: percentiles are exact to about 10 %.
 const PER_DOUBLING: usize = 4;
 
 /// The highest bucket begins at about 30 minutes.
@@ -12,7 +12,7 @@ const BUCKETS: usize = 31 * PER_DOUBLING;
 
 /// Counts latencies from 1 µs to 30 minutes in buckets whose size grows with the latency.
 ///
-/// The JSON form is a list of pairs, the number of a bucket and its count, without empty buckets.
+/// The JSON form is a list of pairs, a bucket's number and its count, without empty buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatencyHistogram([u32; BUCKETS]);
 
@@ -34,7 +34,7 @@ impl LatencyHistogram {
         self.0.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Adds the counts of another histogram.
+    /// Adds another histogram's counts.
     pub fn merge(&mut self, other: &Self) {
         for (own, other) in self.0.iter_mut().zip(other.0) {
             *own = own.wrapping_add(other);
@@ -61,7 +61,7 @@ impl LatencyHistogram {
     }
 }
 
-/// Returns the bucket of a latency.
+/// Returns a latency's bucket.
 fn bucket_of(latency: Duration) -> usize {
     let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).max(1);
     let doublings = micros.ilog2() as usize;
@@ -74,7 +74,7 @@ fn bucket_of(latency: Duration) -> usize {
     (doublings * PER_DOUBLING + within).min(BUCKETS - 1)
 }
 
-/// Returns the smallest latency of a bucket in microseconds.
+/// Returns a bucket's smallest latency in microseconds.
 fn lower_bound(bucket: usize) -> u64 {
     let (doublings, within) = (bucket / PER_DOUBLING, (bucket % PER_DOUBLING) as u64);
     ((4 + within) << doublings) / 4

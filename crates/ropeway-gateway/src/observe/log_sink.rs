@@ -39,7 +39,7 @@ enum Job<T> {
 }
 
 impl<T: Send + 'static> LogSink<T> {
-    /// Opens the log and starts its writer. `encode` appends the text of a line, without the line break.
+    /// Opens the log and starts its writer. `encode` appends a line's text, without the line break.
     pub(super) fn start(target: &LogTarget, encode: impl Fn(&T, &mut Vec<u8>) + Send + 'static) -> io::Result<Self> {
         let output = Output::open(target)?;
         let (sender, jobs) = sync_channel(MAX_QUEUED);
@@ -115,7 +115,7 @@ struct Writer<F> {
     output: Output,
     encode: F,
     dropped: Arc<AtomicU64>,
-    /// The number of dropped lines that the log mentions.
+    /// The dropped lines that the log already mentions.
     reported: u64,
     /// Whether the last line may be incomplete.
     is_torn: bool,

@@ -1,4 +1,4 @@
-//! Counters and histograms of all requests, with a bounded number of labels.
+//! Counters and histograms for all requests, with bounded label values.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,16 +11,16 @@ use super::sign_ins::{SignInAction, SignInOutcome, SignInRecord};
 use crate::method::Method;
 use ropeway_core::sync::lock;
 
-/// Maximum number of tool and prompt names of one server. All others are counted together.
+/// Maximum number of tool and prompt names per server. All others are counted together.
 const MAX_NAMES_PER_SERVER: usize = 200;
 
-/// Maximum number of names of all servers.
+/// Maximum number of names across all servers.
 const MAX_NAMES: usize = 2_000;
 
-/// Maximum number of servers. Servers of a configuration that is reloaded often are counted together.
+/// Maximum number of servers. Further ones, which come from frequent reloads, are counted together.
 const MAX_SERVERS: usize = 1_000;
 
-/// The label of all names above the limits.
+/// The label for all names above the limits.
 pub(crate) const OTHER: &str = "other";
 
 /// Counts requests.
@@ -36,7 +36,7 @@ pub(crate) struct MetricsTable {
     names: usize,
     /// Requests to servers.
     upstream: HashMap<Box<str>, HashMap<Method, OperationSeries>>,
-    /// Requests that a limit has refused, by the name of the limit.
+    /// Requests that a limit has refused, by the limit's name.
     refused: HashMap<&'static str, u64>,
     /// Sign-ins and sign-outs, by their outcome.
     sign_ins: HashMap<(SignInAction, &'static str), u64>,
@@ -61,7 +61,7 @@ struct LabelledOperation {
     operation: Operation,
 }
 
-/// The requests of one method for one tool or prompt.
+/// One method's requests for one tool or prompt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Operation {
     pub(crate) series: OperationSeries,
@@ -104,7 +104,7 @@ impl OperationSeries {
 impl Metrics {
     /// Counts a request.
     pub(super) fn add(&self, record: &CallRecord) {
-        // Only names that a server has listed are labels, not arbitrary names of clients.
+        // Only names that a server has listed are labels, not arbitrary client input.
         let server = record.server.as_ref().map_or("", |server| server.as_str());
         let is_named = matches!(record.method, Some(Method::CallTool | Method::GetPrompt));
         let name = record.own_name.as_deref().filter(|_| is_named && !server.is_empty()).unwrap_or_default();
@@ -158,7 +158,7 @@ impl Metrics {
 }
 
 impl MetricsTable {
-    /// Returns the counts of an operation, which is created if the limits permit it. An existing one costs no allocation.
+    /// Returns an operation's counts and creates them if the limits permit it. An existing operation costs no allocation.
     fn operation(&mut self, server: &str, method: Option<Method>, name: &str) -> &mut Operation {
         let at = self.find(server, method, name).unwrap_or_else(|| self.find_or_insert(server, method, name));
         &mut self.operations[at].operation
@@ -189,7 +189,7 @@ impl MetricsTable {
         at
     }
 
-    /// Returns all operations of clients, sorted: the server, the method, the name and the counts.
+    /// Returns all client operations, sorted: the server, the method, the name and the counts.
     pub(crate) fn operations(&self) -> Vec<(&str, Option<Method>, &str, &Operation)> {
         let labelled = self.operations.iter().map(|LabelledOperation { server, method, name, operation }| {
             let (server, name): (&str, &str) = (server, name);
@@ -210,22 +210,22 @@ impl MetricsTable {
         all
     }
 
-    /// Returns the numbers of requests that limits have refused, sorted.
+    /// Returns how many requests each limit has refused, sorted.
     pub(crate) fn refused(&self) -> Vec<(&'static str, u64)> {
         sorted(&self.refused)
     }
 
-    /// Returns the numbers of sign-ins and sign-outs by action and outcome, sorted.
+    /// Returns how many sign-ins and sign-outs there were by action and outcome, sorted.
     pub(crate) fn sign_ins(&self) -> Vec<((SignInAction, &'static str), u64)> {
         sorted(&self.sign_ins)
     }
 
-    /// Returns the numbers of HTTP responses by status, sorted.
+    /// Returns the HTTP response counts by status, sorted.
     pub(crate) fn responses(&self) -> Vec<(u16, u64)> {
         sorted(&self.responses)
     }
 
-    /// Returns the bytes of all messages, and of all results.
+    /// Returns the total bytes in messages, and in results.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.bytes_in, self.bytes_out)
     }

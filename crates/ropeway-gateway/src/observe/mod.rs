@@ -1,7 +1,7 @@
-//! Observability: a record of each request, metrics, logs, and spans.
+//! Observability: request records, metrics, logs, and spans.
 //!
-//! Each request of a client becomes one [`CallRecord`] when it ends. The [`Observer`] counts it, keeps the latest ones, and passes
-//! it to the audit log and to the exporter of spans. Both have bounded queues: a slow disk or collector never delays a request.
+//! Each client request becomes one [`CallRecord`] when it ends. The [`Observer`] counts it, keeps the latest ones, and passes it
+//! to the audit log and to the span exporter. Both have bounded queues: a slow disk or collector never delays a request.
 
 pub(crate) mod event_text;
 pub(crate) mod otlp;

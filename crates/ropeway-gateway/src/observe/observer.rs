@@ -1,4 +1,4 @@
-//! The observer of a gateway: counts, logs and exports finished requests.
+//! A gateway's observer: counts, logs and exports finished requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,14 +29,14 @@ use ropeway_core::tool::TraceParent;
 /// Number of records that are kept for the page and for `ropeway top`.
 const MAX_RECENT: usize = 1_000;
 
-/// The error of a log that cannot be opened.
+/// Why a log could not be opened.
 #[derive(Debug)]
 pub(crate) struct ObserverError {
     pub(crate) path: PathBuf,
     pub(crate) source: io::Error,
 }
 
-/// Receives the record of every request.
+/// Receives every request's record.
 pub(crate) struct Observer {
     started: Instant,
     started_at: SystemTime,
@@ -51,7 +51,7 @@ pub(crate) struct Observer {
     spans: Option<SpanQueue>,
 }
 
-/// The queue to the exporter of spans.
+/// The queue to the span exporter.
 pub(crate) struct SpanQueue {
     pub(crate) sampler: Sampler,
     pub(crate) sender: mpsc::Sender<Arc<CallRecord>>,
@@ -59,7 +59,7 @@ pub(crate) struct SpanQueue {
 }
 
 impl Observer {
-    /// Opens the logs. The secrets of `redactor` are kept out of records.
+    /// Opens the logs. The secrets in `redactor` are kept out of records.
     pub(crate) fn new(
         settings: &GatewaySettings,
         spans: Option<SpanQueue>,
@@ -95,7 +95,7 @@ impl Observer {
         }))
     }
 
-    /// Begins the record of a request.
+    /// Begins a request's record.
     pub(crate) fn begin(self: &Arc<Self>, start: RequestStart<'_>) -> PendingRecord {
         PendingRecord::new(self.clone(), start)
     }
@@ -130,7 +130,7 @@ impl Observer {
         self.spans.as_ref().map_or(0, |spans| spans.dropped.load(Ordering::Relaxed))
     }
 
-    /// Sets the secrets of the configuration, which are kept out of records like the tokens of all accounts.
+    /// Sets the configuration's secrets, which are kept out of records like all accounts' tokens.
     pub(crate) fn set_secrets(&self, secrets: Redactor) {
         self.redactor.set_configured(secrets);
     }
@@ -175,7 +175,7 @@ impl Observer {
         }
     }
 
-    /// Adds the restart of a server to the audit log.
+    /// Adds a server restart to the audit log.
     pub(crate) fn add_restart(&self, record: RestartRecord) {
         if let Some(audit) = &self.audit {
             audit.write(AuditLine::Restart(record));
@@ -212,22 +212,22 @@ impl Observer {
         self.redactor.current()
     }
 
-    /// Returns an id that starts at a random number, so that the ids of two gateways differ.
+    /// Returns an id that starts at a random number, so that two gateways' ids differ.
     pub(super) fn next_call_id(&self) -> u64 {
         self.next_call.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the span of a request, if spans are exported.
+    /// Returns a request's span, if spans are exported.
     pub(super) fn span(&self, parent: Option<TraceParent>) -> Option<TraceParent> {
         self.spans.as_ref().map(|spans| spans.sampler.span(parent))
     }
 
-    /// Returns the arguments of a call for the audit log, if it includes them.
+    /// Returns a call's arguments for the audit log, if it includes them.
     pub(super) fn audited_arguments(&self, arguments: &str) -> Option<Bytes> {
         (self.has_arguments && self.audit.is_some()).then(|| bounded_arguments(arguments))
     }
 
-    /// Receives the record of a finished request.
+    /// Receives a finished request's record.
     pub(super) fn record(&self, record: Arc<CallRecord>, arguments: Option<Bytes>) {
         self.metrics.add(&record);
         if let Some(audit) = &self.audit {
@@ -246,7 +246,7 @@ impl Observer {
             recent.push_back(record);
             evicted
         };
-        // Freed outside of the lock.
+        // Freed after the lock is released.
         drop(evicted);
     }
 }

@@ -1,4 +1,4 @@
-//! The record of a request in progress.
+//! The record for a request in progress.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,18 +12,18 @@ use crate::method::Method;
 use ropeway_core::tool::{Alias, Digest, TraceParent};
 use ropeway_mcp::ServerInfo;
 
-/// The data of a request when its message is read.
+/// The request data that is known when its message is read.
 pub(crate) struct RequestStart<'a> {
     pub(crate) method: Option<Method>,
     pub(crate) method_name: &'a str,
-    /// The JSON of the request id.
+    /// The request id as JSON.
     pub(crate) id: &'a str,
     pub(crate) principal: Arc<str>,
     pub(crate) key_id: Option<Arc<str>>,
     pub(crate) bytes_in: usize,
 }
 
-/// The record of a request in progress. Dropping it records that the request was cancelled.
+/// The record for a request in progress. Dropping it records that the request was cancelled.
 pub(crate) struct PendingRecord {
     observer: Arc<Observer>,
     started: Instant,
@@ -78,7 +78,7 @@ impl PendingRecord {
         }
     }
 
-    /// Notes the target of the request, its arguments if the audit log includes them, and its trace.
+    /// Notes the request's target, its arguments if the audit log includes them, and its trace.
     pub(crate) fn note_params(&mut self, target: Option<&str>, arguments: Option<&str>, trace: IncomingTrace) {
         let target = target.map(|target| CallRecord::text(target, &self.observer.redactor()));
         self.arguments = arguments.and_then(|arguments| self.observer.audited_arguments(arguments));
@@ -92,22 +92,21 @@ impl PendingRecord {
         self.edit(|record| (record.target, record.trace) = (target, trace));
     }
 
-    /// Notes the client of the request.
     pub(crate) fn note_client(&mut self, client: Arc<ClientLabel>, profile: Arc<str>) {
         self.edit(|record| (record.client, record.profile) = (Some(client), Some(profile)));
     }
 
-    /// Notes the server of the request and its own name of the target.
+    /// Notes the request's server and the server's own name for the target.
     pub(crate) fn note_server(&mut self, server: &Alias, own_name: Option<&str>) {
         let own_name = own_name.map(|name| CallRecord::text(name, &self.observer.redactor()));
         self.edit(|record| {
             record.server = Some(server.clone());
-            // The id of a task is sealed, because it may be a secret of the server.
+            // Task ids are sealed, because they may be server secrets.
             record.own_name = own_name.filter(|_| record.target_key() != "task");
         });
     }
 
-    /// Notes the digest of the tool's definition.
+    /// Notes the tool definition's digest.
     pub(crate) fn note_digest(&mut self, digest: Digest) {
         self.edit(|record| record.digest = Some(digest));
     }
@@ -117,7 +116,7 @@ impl PendingRecord {
         self.edit(|record| record.outcome = CallOutcome::ToolError);
     }
 
-    /// Notes that input of the client is requested.
+    /// Notes that client input is requested.
     pub(crate) fn note_input_required(&mut self) {
         self.edit(|record| record.outcome = CallOutcome::InputRequired);
     }
@@ -127,7 +126,7 @@ impl PendingRecord {
         self.edit(|record| record.denied_by = Some(rule));
     }
 
-    /// Returns how the trace context of the client is forwarded.
+    /// Returns how the client's trace context is forwarded.
     pub(crate) fn forwarding(&self) -> TraceForwarding {
         self.forwarding.clone()
     }
@@ -189,7 +188,7 @@ impl Drop for PendingRecord {
 pub(crate) struct UpstreamCall {
     server: Alias,
     method: Option<Method>,
-    /// The span of the client's request, and that of this one.
+    /// The spans for the client's request, and for this one.
     context: Option<(TraceParent, TraceParent)>,
     transport: &'static str,
     started: Instant,

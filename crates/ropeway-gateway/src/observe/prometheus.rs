@@ -1,4 +1,4 @@
-//! Metrics in the text format of Prometheus
+//! Metrics in the Prometheus text format
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>).
 
 use std::fmt::{Display, Write as _};
@@ -7,7 +7,6 @@ use super::histogram::{BOUNDS, Histogram};
 use super::metrics::{MetricsTable, OperationSeries};
 use crate::method::Method;
 
-/// The media type of the page.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A label and its value.
@@ -20,7 +19,6 @@ pub(crate) struct Gauge {
     pub(crate) value: f64,
 }
 
-/// A page of metrics.
 #[derive(Default)]
 pub(crate) struct MetricsPage(String);
 
@@ -89,7 +87,7 @@ impl MetricsPage {
         }
     }
 
-    /// Adds the requests of clients and to servers.
+    /// Adds the requests by clients and to servers.
     pub(crate) fn requests(&mut self, table: &MetricsTable) {
         const SERVER: &str = "mcp_server_operation_duration_seconds";
         self.family(SERVER, "histogram", "Duration of requests of clients.");
@@ -129,7 +127,6 @@ impl MetricsPage {
         self.sample("ropeway_sent_bytes_total", &[], sent);
     }
 
-    /// Returns the text of the page.
     pub(crate) fn into_text(self) -> String {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The record of one request of a client, written when the request ends.
+//! The record for one client request, written when the request ends.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use ropeway_mcp::protocol::{Era, code};
 /// Maximum bytes of a name, version or target in a record.
 const MAX_TEXT: usize = 512;
 
-/// The description of a client. All records of a client share it.
+/// A client's description. All its records share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientLabel {
     pub(crate) name: Box<str>,
@@ -28,7 +28,7 @@ pub(crate) struct ClientLabel {
 }
 
 impl ClientLabel {
-    /// Reads the name and version from the JSON of `clientInfo`. Malformed ones are empty.
+    /// Reads the name and version from `clientInfo`. Malformed ones are empty.
     pub(crate) fn read(info: &str, era: Era, protocol_version: &str, session: &str) -> Self {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
@@ -47,7 +47,7 @@ impl ClientLabel {
     }
 }
 
-/// Truncates text of clients or servers, which may be arbitrarily long.
+/// Truncates client or server text, which may be arbitrarily long.
 pub(super) fn bounded(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_TEXT)]
 }
@@ -61,7 +61,7 @@ pub(crate) enum CallOutcome {
     ToolError,
     /// The client got an error.
     Error,
-    /// Input of the client was requested. It answers with a retry.
+    /// Client input was requested. The client answers with a retry.
     InputRequired,
     /// The client cancelled the request, or disconnected.
     Cancelled,
@@ -80,8 +80,8 @@ impl CallOutcome {
     }
 }
 
-/// The kind of a failure, as a label of metrics. Codes of servers that the protocol does not define are `_OTHER`, so that their
-/// number is bounded (<https://opentelemetry.io/docs/specs/semconv/registry/attributes/error/>).
+/// A failure's kind, as a metrics label. Server codes that the protocol does not define are `_OTHER`, so that the label values
+/// are bounded (<https://opentelemetry.io/docs/specs/semconv/registry/attributes/error/>).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ErrorType(&'static str);
 
@@ -93,7 +93,7 @@ impl ErrorType {
     /// All other failures.
     pub(crate) const OTHER: Self = Self("_OTHER");
 
-    /// Returns the type of a JSON-RPC error code.
+    /// Returns a JSON-RPC error code's type.
     pub(crate) fn of_code(code: i64) -> Self {
         Self(match code {
             code::PARSE => "-32700",
@@ -111,7 +111,7 @@ impl ErrorType {
         })
     }
 
-    /// Returns the type of a call without an answer of the server.
+    /// Returns the type for a call that the server has not answered.
     pub(crate) fn of_failure(error: &CallError) -> Self {
         match error {
             CallError::Timeout { .. } => Self("timeout"),
@@ -124,31 +124,30 @@ impl ErrorType {
         }
     }
 
-    /// Returns the text of the label.
     pub(crate) fn as_str(self) -> &'static str {
         self.0
     }
 }
 
-/// The span of a request.
+/// A request's span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceRecord {
-    /// The trace and the span of the request, or the span of the client if the gateway creates none.
+    /// The request's trace and span, or the client's span if the gateway creates none.
     pub(crate) context: TraceParent,
-    /// The span of the client.
+    /// The client's span.
     pub(crate) parent: Option<TraceParent>,
     /// Whether the gateway has created its own span.
     pub(crate) is_own: bool,
 }
 
-/// A request to a server within a request of a client.
+/// A request to a server within a client's request.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamSpan {
-    /// The span of the client's request.
+    /// The span for the client's request.
     pub(crate) parent: TraceParent,
     pub(crate) context: TraceParent,
     pub(crate) server: Alias,
-    /// Time between the beginning of the client's request and that of this one.
+    /// Time between the start of the client's request and the start of this one.
     pub(crate) after: Duration,
     pub(crate) duration: Duration,
     pub(crate) error: Option<ErrorType>,
@@ -158,13 +157,13 @@ pub(crate) struct UpstreamSpan {
     pub(crate) info: Option<Arc<ServerInfo>>,
 }
 
-/// One request of a client.
+/// One client request.
 ///
-/// Its JSON is a line of the audit log, without the arguments. Texts of clients and servers are bounded and redacted.
+/// Its JSON is an audit log line, without the arguments. Client and server texts are bounded and redacted.
 #[derive(Clone, Debug)]
 pub(crate) struct CallRecord {
     pub(crate) time: SystemTime,
-    /// Unique among the requests of all gateways.
+    /// Unique across all gateways.
     pub(crate) call_id: u64,
     pub(crate) trace: Option<TraceRecord>,
     /// The identity that the client has proven. Empty without authentication.
@@ -174,24 +173,24 @@ pub(crate) struct CallRecord {
     /// The client, unless the request was refused before it was known.
     pub(crate) client: Option<Arc<ClientLabel>>,
     pub(crate) profile: Option<Arc<str>>,
-    /// The id of the JSON-RPC request, as JSON.
+    /// The JSON-RPC request id, as JSON.
     pub(crate) request_id: Box<str>,
     /// `None` for a method that does not exist.
     pub(crate) method: Option<Method>,
-    /// The text of a method that does not exist.
+    /// The name of a method that does not exist.
     pub(crate) unknown_method: Option<Box<str>>,
     /// The server that got the request.
     pub(crate) server: Option<Alias>,
     /// The name, URI or task that the client has sent.
     pub(crate) target: Option<Box<str>>,
-    /// The server's own name of the tool or prompt.
+    /// The server's own name for the tool or prompt.
     pub(crate) own_name: Option<Box<str>>,
-    /// The digest of the server's definition of the tool, as in `ropeway.lock`.
+    /// The digest of the server's tool definition, as in `ropeway.lock`.
     pub(crate) digest: Option<Digest>,
     /// The rule that refused the request.
     pub(crate) denied_by: Option<&'static str>,
     pub(crate) outcome: CallOutcome,
-    /// The code of the JSON-RPC error.
+    /// The JSON-RPC error code.
     pub(crate) code: Option<i64>,
     pub(crate) duration: Duration,
     /// Size of the message.
@@ -203,7 +202,6 @@ pub(crate) struct CallRecord {
 }
 
 impl CallRecord {
-    /// Returns the name of the method.
     pub(crate) fn method_name(&self) -> &str {
         match self.method {
             Some(method) => method.as_str(),
@@ -211,7 +209,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns the kind of the failure, if the request failed.
+    /// Returns the failure's kind, if the request failed.
     pub(crate) fn error_type(&self) -> Option<ErrorType> {
         match self.outcome {
             CallOutcome::Ok | CallOutcome::InputRequired => None,
@@ -231,7 +229,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns the digits of the call id.
+    /// Returns the call id's digits.
     pub(crate) fn call_id_text(&self) -> String {
         format!("{:016x}", self.call_id)
     }
@@ -246,7 +244,7 @@ impl CallRecord {
         bounded(&redactor.redact_truncated(ahead)).into()
     }
 
-    /// Writes the members of an audit line.
+    /// Writes an audit line's members.
     pub(super) fn write_members<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("time", &timestamp(self.time))?;
         map.serialize_entry("call_id", &self.call_id_text())?;
@@ -316,7 +314,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Returns the record of a call that succeeded.
+    /// Returns a successful call's record.
     pub(in crate::observe) fn record() -> CallRecord {
         CallRecord {
             time: UNIX_EPOCH + Duration::from_millis(1_763_344_282_250),

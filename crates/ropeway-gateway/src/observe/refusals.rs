@@ -28,7 +28,7 @@ pub(crate) struct RefusedRequest {
 }
 
 impl RefusedRequest {
-    /// Creates the record of a principal's request.
+    /// Creates the record for a principal's request.
     pub(crate) fn new(principal: &Principal, rule: &'static str) -> Self {
         Self { principal: principal.shared_id(), key_id: principal.key_id(), rule }
     }
@@ -58,7 +58,7 @@ impl Serialize for RefusalLine {
     }
 }
 
-/// The refusals of one principal and limit.
+/// One principal's refusals by one limit.
 struct Refused {
     key_id: Option<Arc<str>>,
     written_at: Instant,
@@ -86,7 +86,7 @@ struct Followed {
 impl Followed {
     /// Returns `true` if another principal or limit can be tracked.
     fn has_room(&mut self) -> bool {
-        // A flood of many principals must not search all of them each time.
+        // When many principals flood the gateway, a refusal must not search all entries each time.
         let is_recent = || self.trimmed_at.is_some_and(|trimmed_at| trimmed_at.elapsed() < INTERVAL);
         if self.refused.len() >= MAX_FOLLOWED && !is_recent() {
             self.trimmed_at = Some(Instant::now());

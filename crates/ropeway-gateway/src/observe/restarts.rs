@@ -1,4 +1,4 @@
-//! Restarts of servers, for the audit log.
+//! Server restarts, for the audit log.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use crate::client::principal::Principal;
 use ropeway_core::event::timestamp;
 use ropeway_core::tool::Alias;
 
-/// A restart of a server that an operator has requested, once it has ended.
+/// A server restart that an operator has requested, once it has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct RestartRecord {
     time: SystemTime,

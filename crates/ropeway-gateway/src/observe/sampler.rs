@@ -6,7 +6,7 @@ use ropeway_core::tool::TraceParent;
 /// Decides which traces are sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sampler {
-    /// The share of traces without a parent, from 0 to 1.
+    /// The sampled share of traces without a parent, from 0 to 1.
     pub(crate) ratio: f64,
     /// Whether traces with a parent are sampled if the parent is.
     pub(crate) is_parent_based: bool,
@@ -19,7 +19,7 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Returns the span of a request, a child of its client's span.
+    /// Returns a request's span, a child of its client's span.
     pub(crate) fn span(self, parent: Option<TraceParent>) -> TraceParent {
         let span = parent.map_or_else(TraceParent::random, TraceParent::child);
         let is_sampled = match parent {

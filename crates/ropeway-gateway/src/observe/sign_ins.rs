@@ -9,12 +9,12 @@ use super::record::bounded;
 use crate::client::principal::Principal;
 use ropeway_core::event::timestamp;
 
-/// The change of a server's account that a principal has requested, or that a call has offered to its client.
+/// A change to a server account that a principal has requested, or that a call has offered to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum SignInAction {
     SignIn,
     SignOut,
-    /// The client of a call was asked to sign in.
+    /// A call's client was asked to sign in.
     Offer,
 }
 
@@ -28,7 +28,7 @@ impl SignInAction {
     }
 }
 
-/// The outcome of a [`SignInAction`].
+/// A [`SignInAction`]'s outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum SignInOutcome {
     /// The browser was sent to the authorization server. Another record follows when it returns.

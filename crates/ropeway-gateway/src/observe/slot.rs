@@ -1,11 +1,11 @@
-//! The record of a request while the request is dispatched.
+//! A request's record while the request is dispatched.
 
 use std::cell::RefCell;
 
 use super::pending::PendingRecord;
 use super::record::CallOutcome;
 
-/// Holds the record of a request until the request is in progress or answered.
+/// Holds a request's record until the request is in progress or answered.
 pub(crate) struct RecordSlot(RefCell<Option<PendingRecord>>);
 
 impl RecordSlot {
@@ -30,14 +30,14 @@ impl RecordSlot {
         self.0.borrow_mut().take()
     }
 
-    /// Ends the record of a request that is answered with a result, unless it was taken.
+    /// Ends the record with a result, unless it was taken.
     pub(crate) fn finish(&self, bytes_out: usize) {
         if let Some(record) = self.take() {
             record.finish(CallOutcome::Ok, None, bytes_out);
         }
     }
 
-    /// Ends the record of a request that is answered with an error, unless it was taken.
+    /// Ends the record with an error, unless it was taken.
     pub(crate) fn fail(&self, code: i64, bytes_out: usize) {
         if let Some(record) = self.take() {
             record.finish(CallOutcome::Error, Some(code), bytes_out);

@@ -1,4 +1,4 @@
-//! The counts of a gateway for `ropeway top`.
+//! A gateway's counts for `ropeway top`.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use super::latency::LatencyHistogram;
 use super::metrics::MetricsTable;
 use ropeway_bridge::registry::ServerStatus;
 
-/// The counts of a gateway since its start.
+/// A gateway's counts since its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GatewayStats {
     /// Time since the start in milliseconds.
     pub uptime_ms: u64,
-    /// Open connections of clients.
+    /// Open client connections.
     pub connections: usize,
-    /// Sessions of legacy clients in memory.
+    /// Legacy clients' sessions in memory.
     pub sessions: usize,
     /// Requests in progress.
     pub requests: usize,
-    /// Lines of the audit log that were not written.
+    /// Audit log lines that were not written.
     pub dropped_lines: u64,
     /// Spans that were not exported.
     pub dropped_spans: u64,
-    /// The servers, in the order of the configuration.
+    /// The servers, in configuration order.
     pub servers: Vec<ServerStatus>,
-    /// The requests of clients, by server, method and tool.
+    /// The client requests, by server, method and tool.
     pub operations: Vec<OperationStats>,
 }
 
-/// The requests of one method for one tool or prompt.
+/// One method's requests for one tool or prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OperationStats {
@@ -38,16 +38,16 @@ pub struct OperationStats {
     pub server: String,
     /// The method; empty for methods that do not exist.
     pub method: String,
-    /// The server's own name of the tool or prompt; empty for other methods.
+    /// The server's own name for the tool or prompt; empty for other methods.
     pub name: String,
     /// Number of failed requests.
     pub errors: u64,
-    /// The latencies of all requests.
+    /// All requests' latencies.
     pub latency: LatencyHistogram,
 }
 
 impl GatewayStats {
-    /// Creates the counts of the requests. Everything else is zero.
+    /// Creates the request counts. Everything else is zero.
     pub(crate) fn new(table: &MetricsTable, uptime: Duration) -> Self {
         let operation = |(server, method, name, operation): (&str, Option<_>, &str, &super::metrics::Operation)| {
             let method = method.map_or("", crate::method::Method::as_str).to_owned();

@@ -1,4 +1,4 @@
-//! Fetches the counts and follows the events of a gateway over HTTP, for `ropeway top` and `ropeway events`.
+//! Fetches a gateway's counts and follows its events over HTTP, for `ropeway top` and `ropeway events`.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::observe::GatewayStats;
 use ropeway_core::secret::Secret;
 use ropeway_web::client;
 
-/// Maximum bytes of a response.
+/// Maximum bytes per response.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Why the counts or events of a gateway could not be fetched.
+/// Why a gateway's counts or events could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatsError {
-    /// The text is not a URL of a gateway.
+    /// The text is not a gateway URL.
     #[error("not an http:// or https:// URL")]
     InvalidUrl,
     /// The gateway is not reachable.
     #[error("the gateway is not reachable")]
     Unreachable(
-        /// The error of the HTTP client.
+        /// The HTTP client's error.
         #[source]
         Box<dyn std::error::Error + Send + Sync>,
     ),
@@ -33,7 +33,7 @@ pub enum StatsError {
     /// The gateway does not accept the key.
     #[error("the gateway rejects the key")]
     RejectedKey,
-    /// The key is not that of an operator.
+    /// The key does not belong to an operator.
     #[error("the key is not that of an operator")]
     NotOperator,
     /// The server behind the URL is not a gateway.
@@ -41,7 +41,7 @@ pub enum StatsError {
     NotGateway(String),
 }
 
-/// Fetches the counts of a gateway. `url` is any URL of it, such as that of its MCP endpoint.
+/// Fetches a gateway's counts. `url` is any of its URLs, such as its MCP endpoint.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ fn unreachable(error: reqwest::Error) -> StatsError {
     StatsError::Unreachable(Box::new(error.without_url()))
 }
 
-/// Requests a path of a gateway.
+/// Requests a path from a gateway.
 async fn request(
     url: &str,
     path: &str,
@@ -90,7 +90,7 @@ async fn request(
     }
 }
 
-/// Follows the events of a gateway's servers over HTTP, for `ropeway events`. `url` is any URL of it.
+/// Follows the events from a gateway's servers over HTTP, for `ropeway events`. `url` is any of its URLs.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub async fn follow_events(url: &str, key: Option<&Secret>, timeout: Duration) -
     Ok(GatewayEvents { response, unread: UnreadLines::default() })
 }
 
-/// The events of a gateway's servers, as JSON objects.
+/// The events from a gateway's servers, as JSON objects.
 #[derive(Debug)]
 pub struct GatewayEvents {
     response: reqwest::Response,
@@ -151,7 +151,7 @@ struct UnreadLines {
 }
 
 impl UnreadLines {
-    /// Adds bytes. All lines of the previous ones must have been returned.
+    /// Adds bytes. All earlier lines must have been returned.
     fn push(&mut self, chunk: &[u8]) {
         self.bytes.drain(..self.returned);
         self.searched -= self.returned;
@@ -171,7 +171,7 @@ impl UnreadLines {
         Some(&self.bytes[start..end])
     }
 
-    /// Returns the length of the line that is not whole yet.
+    /// Returns the incomplete line's length.
     fn rest(&self) -> usize {
         self.bytes.len() - self.returned
     }

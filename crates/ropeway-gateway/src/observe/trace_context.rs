@@ -1,32 +1,31 @@
-//! The trace context of a request: from `_meta` or the HTTP headers of the client, to `_meta` for the server.
+//! A request's trace context: from the client's `_meta` or HTTP headers, to `_meta` for the server.
 //!
-//! See [W3C Trace Context](https://www.w3.org/TR/trace-context/) and the MCP conventions of
-//! [OpenTelemetry](https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/#context-propagation).
+//! See [W3C Trace Context](https://www.w3.org/TR/trace-context/) and
+//! [OpenTelemetry's MCP conventions](https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/#context-propagation).
 
 use ropeway_core::tool::TraceParent;
 use ropeway_mcp::protocol::ClientParams;
 
-/// The keys of `_meta`, and the names of the HTTP headers.
+/// The `_meta` keys, and the HTTP header names.
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 
-/// Maximum length of a `tracestate`
-/// ([section 3.3.1.5](https://www.w3.org/TR/trace-context/#tracestate-limits)).
+/// Maximum `tracestate` length ([section 3.3.1.5](https://www.w3.org/TR/trace-context/#tracestate-limits)).
 const MAX_STATE: usize = 512;
 
 /// The trace context that a client has sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IncomingTrace {
-    /// The span of the client.
+    /// The client's span.
     pub(crate) parent: Option<TraceParent>,
-    /// The entries of `_meta` for the server, if the context comes from headers: the text of a JSON object without its braces.
+    /// The `_meta` entries for the server, if the context comes from headers: a JSON object's text without its braces.
     added: String,
     /// The `tracestate` header, in the same form.
     state: String,
 }
 
 impl IncomingTrace {
-    /// Reads the context of a request. `_meta` takes precedence over the headers; a malformed context counts as absent.
+    /// Reads a request's context. `_meta` takes precedence over the headers; a malformed context counts as absent.
     pub(crate) fn read(params: &ClientParams<'_>, header: impl Fn(&str) -> Option<String>) -> Self {
         let member = |key: &str| params.meta.others.iter().find(|(own, _)| own == key).map(|(_, value)| *value);
         if let Some(value) = member(TRACEPARENT) {
@@ -51,33 +50,33 @@ impl IncomingTrace {
     }
 }
 
-/// Returns `true` for printable ASCII of a permitted length.
+/// Returns `true` for printable ASCII with a permitted length.
 fn is_state(state: &str) -> bool {
     !state.is_empty() && state.len() <= MAX_STATE && state.bytes().all(|byte| (0x20..0x7f).contains(&byte))
 }
 
-/// How the trace context of a client is forwarded to a server.
+/// How a client's trace context is forwarded to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TraceForwarding {
-    /// Whether the server receives a span of the gateway in place of the client's.
+    /// Whether the server receives a gateway span in place of the client's.
     is_replaced: bool,
-    /// Entries of `_meta` from headers: the text of a JSON object without its braces.
+    /// `_meta` entries from headers: a JSON object's text without its braces.
     added: String,
 }
 
 impl TraceForwarding {
-    /// Returns `true` if an entry of the client's `_meta` is not forwarded.
+    /// Returns `true` if an entry in the client's `_meta` is not forwarded.
     pub(crate) fn omits(&self, key: &str) -> bool {
         self.is_replaced && key == TRACEPARENT
     }
 
-    /// Returns the entries of `_meta` from headers: the text of a JSON object without its braces.
+    /// Returns the `_meta` entries from headers: a JSON object's text without its braces.
     pub(crate) fn added(&self) -> &str {
         &self.added
     }
 }
 
-/// Adds a `traceparent` to entries of `_meta`.
+/// Adds a `traceparent` to `_meta` entries.
 pub(crate) fn with_traceparent(meta: &str, parent: TraceParent) -> String {
     let comma = if meta.is_empty() { "" } else { "," };
     format!(r#"{meta}{comma}"{TRACEPARENT}":"{parent}""#)

@@ -1,4 +1,4 @@
-//! The files of the web page, embedded in the library.
+//! The web page's files, embedded in the library.
 
 use std::sync::LazyLock;
 
@@ -6,10 +6,9 @@ use bytes::Bytes;
 
 use ropeway_core::hash::Fnv;
 
-/// A file of the page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Asset {
-    /// The path of its URL.
+    /// The URL path.
     path: &'static str,
     pub(crate) media_type: &'static str,
     pub(crate) bytes: Bytes,
@@ -27,7 +26,7 @@ impl Asset {
     }
 }
 
-/// Builds the table of the files, each with its URL and its media type.
+/// Builds the file table, each file with its URL and its media type.
 macro_rules! assets {
     ($($path:literal => $file:literal, $media_type:literal;)*) => {
         static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
@@ -65,8 +64,8 @@ pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
-/// Leaves out comments of scripts and style sheets, and indentation. Only lines that consist of a comment, and comments that are
-/// alone in a block, are recognized.
+/// Leaves out comments in scripts and style sheets, and indentation. Only lines that consist entirely of a comment, and comments
+/// that are alone in a block, are recognized.
 fn compact(source: &str) -> String {
     let mut compacted = String::with_capacity(source.len());
     let mut is_comment = false;
@@ -88,7 +87,7 @@ fn compact(source: &str) -> String {
     compacted
 }
 
-/// Leaves out spaces and line breaks next to punctuation of a style sheet, whose texts have no punctuation.
+/// Leaves out spaces and line breaks next to punctuation in a style sheet, whose texts have no punctuation.
 fn compact_style(source: &str) -> String {
     let spaced = [(" {", "{"), ("{ ", "{"), ("; }", "}"), ("; ", ";"), (": ", ":"), (", ", ","), (" > ", ">")];
     let broken = [("}\n", "}"), ("{\n", "{"), (";\n", ";"), ("} }", "}}")];

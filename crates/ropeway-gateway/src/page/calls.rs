@@ -10,7 +10,7 @@ use crate::shared::GatewayShared;
 /// Maximum number of calls.
 const MAX_CALLS: usize = 200;
 
-/// Returns the latest calls of a principal, newest first, as in the audit log. Lists and other requests that the gateway answers
+/// Returns a principal's latest calls, newest first, as in the audit log. Lists and other requests that the gateway answers
 /// itself are left out.
 pub(crate) fn recent_calls(shared: &GatewayShared, principal: &Principal) -> Vec<Arc<CallRecord>> {
     let is_call = |record: &Arc<CallRecord>| {

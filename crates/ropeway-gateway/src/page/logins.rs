@@ -9,7 +9,7 @@ use ropeway_bridge::registry::{ServerState, ServerStatus};
 use ropeway_core::event::timestamp;
 use ropeway_mcp::oauth::store::{CredentialsSummary, canonical_server};
 
-/// The sign-in of a principal to a server.
+/// A principal's sign-in to a server.
 #[derive(Serialize)]
 pub(super) struct LoginRecord {
     /// Whether calls need a sign-in now, or one waits for it.
@@ -28,7 +28,7 @@ pub(super) struct LoginRecord {
     in_progress: bool,
     /// Why the latest sign-in on the page failed.
     failure: Option<String>,
-    /// The command that signs in on the machine of the gateway. Only operators get that of a shared account.
+    /// The command that signs in on the gateway's machine. Only operators get it for a shared account.
     command: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Logins {
         // The shared account concerns all principals: only operators see and change it.
         let is_shown = account.is_some() || principal.is_operator();
         let shown = stored.filter(|_| is_shown);
-        // The tokens of a server that is connected may lack a scope that a call needs.
+        // A connected server's tokens may lack a scope that a call needs.
         let is_awaited = key.as_ref().is_some_and(|key| shared.sign_ins.waiting.has_call(key));
         Some(LoginRecord {
             needed: is_awaited || if account.is_some() { stored.is_none() } else { is_refused },

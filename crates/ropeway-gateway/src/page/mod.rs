@@ -1,4 +1,4 @@
-//! The web page of the gateway: its files, and the data of its API.
+//! The gateway's web page: its files, and its API's data.
 
 mod assets;
 mod calls;

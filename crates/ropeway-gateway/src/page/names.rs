@@ -1,4 +1,4 @@
-//! Which server each tool of a profile belongs to, for the web page.
+//! Which server each tool in a profile belongs to, for the web page.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use crate::client::principal::Principal;
 use crate::shared::{GatewayShared, permitted};
 use ropeway_core::tool::Alias;
 
-/// The server of a tool, and the server's own name of it.
+/// A tool's server, and the server's own name for it.
 #[derive(Serialize)]
 pub(crate) struct ToolOwner {
     server: Alias,
     tool: Box<str>,
 }
 
-/// Returns the owners of the tools that a principal sees in a profile, by the names that clients use. `None` if the principal may not
-/// select the profile.
+/// Returns the owners of the tools that a principal sees in a profile, by the names that clients use. `None` if the principal may
+/// not select the profile.
 pub(crate) fn tool_names(
     shared: &GatewayShared,
     principal: &Principal,

@@ -16,24 +16,24 @@ use ropeway_bridge::{BridgeHealth, ServerHealth};
 use ropeway_core::tool::Alias;
 use ropeway_mcp::Era;
 
-/// Maximum number of lines of a server's standard error.
+/// Maximum number of lines from a server's standard error.
 const MAX_LINES: usize = 20;
 
-/// Maximum characters of such a line, and of an error.
+/// Maximum characters per line, and per error.
 const MAX_TEXT: usize = 1000;
 
-/// The cause of a failure for principals that are not operators.
+/// A failure's cause for principals that are not operators.
 const WITHHELD: &str = "operators of the gateway see the cause";
 
-/// The response of `/api/status`.
+/// The `/api/status` response.
 #[derive(Serialize)]
 pub(crate) struct PageStatus {
     name: String,
     version: &'static str,
     /// `starting`, `ready` or `draining`.
     state: &'static str,
-    /// Whether the principal is an operator. Others get neither counts nor errors and output of servers, which other clients'
-    /// calls may have caused.
+    /// Whether the principal is an operator. Others get neither counts nor server errors and output, which other clients' calls
+    /// may have caused.
     operator: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     counts: Option<GatewayStatus>,
@@ -72,7 +72,7 @@ struct ProfileRecord {
 
 /// Describes the gateway.
 ///
-/// A principal sees the profiles that it may select, and of their servers those that it may use. An operator sees all servers.
+/// A principal sees the profiles that it may select, and in them the servers that it may use. An operator sees all servers.
 pub(crate) async fn status(shared: &GatewayShared, principal: &Principal) -> PageStatus {
     let health = shared.health.get(&shared.bridge).await;
     let settings = shared.settings();
@@ -100,7 +100,7 @@ pub(crate) async fn status(shared: &GatewayShared, principal: &Principal) -> Pag
     }
 }
 
-/// Returns the tools of each server that a principal may use, by the server's own names.
+/// Returns each server's tools that a principal may use, by the server's own names.
 fn usable_tools(shared: &GatewayShared, principal: &Principal) -> HashMap<Alias, HashSet<Box<str>>> {
     let mut tools: HashMap<Alias, HashSet<Box<str>>> = HashMap::new();
     for router in shared.routers().all().filter(|router| principal.allows_profile(&router.profile.name)) {
@@ -121,7 +121,7 @@ fn state(shared: &GatewayShared) -> &'static str {
     }
 }
 
-/// Describes the servers: their current states, and the results of the latest measurement.
+/// Describes the servers: their current states, and the latest measurement's results.
 fn servers(shared: &GatewayShared, health: Option<&BridgeHealth>) -> Vec<ServerRecord> {
     let measured = |alias: &Alias| health?.servers.iter().find(|server| server.server == *alias);
     let routers = shared.routers();
@@ -158,7 +158,7 @@ impl ServerRecord {
 
 impl ServerRecord {
     /// Returns the record for a principal that is not an operator: with the tools that it may use, and without errors, which may
-    /// quote the calls of other clients.
+    /// quote other clients' calls.
     fn without_details(self, tools: impl Fn(&Alias) -> usize) -> Self {
         let tools = tools(&self.status.server);
         let state = match self.status.state {
@@ -177,7 +177,7 @@ impl ServerRecord {
     }
 }
 
-/// Describes the profiles that a principal may select: that of `/mcp`, those of the configuration, and those of the servers.
+/// Describes the profiles that a principal may select: the one at `/mcp`, the configured ones, and the servers' own.
 fn profiles(shared: &GatewayShared, principal: &Principal) -> Vec<ProfileRecord> {
     let settings = shared.settings();
     let servers = shared.bridge.servers();
@@ -195,7 +195,7 @@ fn profiles(shared: &GatewayShared, principal: &Principal) -> Vec<ProfileRecord>
     routers.retain(|router| principal.allows_profile(&router.profile.name));
     routers.sort_by_key(|router| rank(router));
     let routers: Vec<_> = routers.into_iter().map(|router| permitted(router, principal)).collect();
-    // The profile of a server has its name.
+    // A server's profile has its name.
     let is_visible = |router: &Arc<Router>| rank(router).0 < 2 || !router.servers().is_empty();
     let record = |router: &Arc<Router>| ProfileRecord {
         name: router.profile.name.clone(),

@@ -49,13 +49,13 @@ pub(crate) fn call_tool(
     let found = find_route(shared, &requester.client, &router, &tool);
     let route = match found {
         Ok(route) => {
-            // The client knows the schema of `call_tool`, not that of the tool that it calls.
+            // The client knows the schema for `call_tool`, not for the tool that it calls.
             if !is_inner {
                 check_header_params(requester, &route, &arguments)?;
             }
             Some(route)
         }
-        // The server of the tool may still be starting.
+        // The tool's server may still be starting.
         Err(_) if is_inner || !router.owners(&tool, &shared.starting(&router)).is_empty() => None,
         Err(error) => {
             if shared.is_forbidden_tool(&requester.client, &tool) {
@@ -85,7 +85,6 @@ pub(crate) fn call_tool(
     }))
 }
 
-/// Calls the tool of a route.
 async fn call_route(
     shared: &Arc<GatewayShared>,
     exchange: &Arc<Exchange>,
@@ -102,13 +101,13 @@ async fn call_route(
         return send(shared, exchange, request).await;
     }
     match shared.upstreams.account(&route.server, &exchange.client.principal) {
-        // The call would use the tokens of the shared account.
+        // The call would use the shared account's tokens.
         Some(_) => Outcome::Error(ErrorReply::not_per_principal(&route.server)),
         None => call_opaque(shared, route, &arguments, exchange).await,
     }
 }
 
-/// Handles a call of `find_tools`. Waits for servers that are still starting as a list does.
+/// Handles a `find_tools` call. Waits for servers that are still starting, as a list does.
 fn find_tools(
     shared: &Arc<GatewayShared>,
     requester: &Requester<'_>,
@@ -127,7 +126,7 @@ fn find_tools(
     }))
 }
 
-/// Answers a call of a tool that `call_tool` does not find: a model sees the text of a result, but not a protocol error.
+/// Answers a call to a tool that `call_tool` does not find: a model sees a result's text, but not a protocol error.
 fn unknown_inner(shared: &GatewayShared, exchange: &Exchange, error: &ErrorReply) -> Outcome {
     exchange.note(|record| record.note_tool_error());
     let text = format!("{}. Use `{}` to find tools.", error.message, search::FIND_TOOLS);
@@ -135,7 +134,7 @@ fn unknown_inner(shared: &GatewayShared, exchange: &Exchange, error: &ErrorReply
     Outcome::composed(result, ResultExtras::default(), &shared.info_text())
 }
 
-/// Finds the route of a tool. Also finds a tool that a server has just listed.
+/// Finds a tool's route. Also finds a tool that a server has just listed.
 fn find_route(
     shared: &GatewayShared,
     client: &Client,
@@ -150,7 +149,7 @@ fn find_route(
     route.ok_or_else(|| {
         let mut error = ErrorReply::unknown_tool(name, &current.nearest_tools(name));
         shared.name_starting(&current, name, &mut error);
-        // The tool may be one of a server that lists none before a sign-in.
+        // The tool may belong to a server that lists none before a sign-in.
         if let Some(server) = current.missing_tools().into_iter().find(|server| server.state == "needs_auth") {
             let advice = sign_in_advice(shared, &client.principal, &server.alias);
             error.message.push_str(&format!("; server `{}` needs a sign-in: {advice}", server.alias));
@@ -159,7 +158,7 @@ fn find_route(
     })
 }
 
-/// Waits for servers that are still starting, and finds the route of a tool.
+/// Waits for servers that are still starting, and finds a tool's route.
 async fn wait_for_route(shared: &GatewayShared, client: &Client, name: &str) -> Result<Arc<CallRoute>, ErrorReply> {
     shared.wait_for_name(client, name, |router| router.tool(name).is_some()).await;
     find_route(shared, client, &*shared.router_of(client)?, name)
@@ -183,7 +182,7 @@ fn parse_arguments(text: &[u8]) -> Result<Arguments, ErrorReply> {
         .map_err(|error| ErrorReply::invalid_params(format!("`arguments` is invalid: {error}")))
 }
 
-/// Creates the request for the server of a tool.
+/// Creates the request for a tool's server.
 fn tool_request(
     shared: &GatewayShared,
     exchange: &Exchange,
@@ -270,7 +269,7 @@ pub(crate) fn get_prompt(
     }))
 }
 
-/// Finds the server of a prompt, and the server's own name of it. Waits for servers that are still starting.
+/// Finds a prompt's server, and the server's own name for it. Waits for servers that are still starting.
 async fn find_prompt(
     shared: &GatewayShared,
     client: &Client,
@@ -316,7 +315,7 @@ pub(crate) fn read_resource(
             UriRoute::Try(servers) => {
                 let starting = shared_.starting(&router);
                 let mut routes: Vec<_> = servers.into_iter().map(|server| (server, uri.clone())).collect();
-                // A server that takes long to start must not delay the resources of others.
+                // A server that takes long to start must not delay the others' resources.
                 routes.sort_by_key(|(server, _)| starting.contains(server));
                 (routes, starting)
             }

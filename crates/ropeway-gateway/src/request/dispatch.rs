@@ -1,4 +1,4 @@
-//! One message of a client: which era it belongs to, whether it is valid, and who handles it.
+//! One client message: which era it belongs to, whether it is valid, and who handles it.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ pub(crate) struct Caller<'a> {
     pub(crate) client: ClientRef,
     pub(crate) selector: Selector,
     pub(crate) principal: Principal,
-    /// The headers of an HTTP request. `None` on pipes.
+    /// An HTTP request's headers. `None` on pipes.
     pub(crate) headers: Option<HeaderView<'a>>,
 }
 
@@ -55,7 +55,7 @@ impl Caller<'_> {
 
 /// Identifies the client before its message is read.
 pub(crate) enum ClientRef {
-    /// A client over HTTP, with the number of its connection. It is modern, not initialized, or named by its session id.
+    /// A client over HTTP, with its connection's number. It is modern, not initialized, or named by its session id.
     Http { connection: u64 },
     /// The client at the other end of a pipe.
     Pipe(Arc<PipeClient>),
@@ -63,10 +63,10 @@ pub(crate) enum ClientRef {
 
 /// A client on a pipe, which may use both eras.
 pub(crate) struct PipeClient {
-    /// The id that calls of the pipe are counted by, whatever the client sends as its description.
+    /// The id that the pipe's calls are counted by, whatever the client sends as its description.
     id: ClientId,
     isolation_key: u64,
-    /// The requests in progress of both eras.
+    /// The requests in progress, whatever their era.
     requests: Arc<RunningRequests>,
     legacy: Mutex<Option<Arc<Client>>>,
     modern: Mutex<Option<Arc<Client>>>,
@@ -105,14 +105,14 @@ impl PipeClient {
     }
 }
 
-/// Handles one message of a client.
+/// Handles one client message.
 pub(crate) fn dispatch(shared: &Arc<GatewayShared>, caller: &Caller<'_>, body: &Bytes) -> Dispatch {
     let failed = |id: Option<&RawValue>, error: &ErrorReply| Dispatch::Done {
         status: error.status,
         reply: Reply::error(id, error),
     };
     match read_client_message(body) {
-        // Answering an invalid response could start an endless loop of answers.
+        // Answering an invalid response could start an endless answer loop.
         Err(error) if error.is_response && caller.headers.is_none() => Dispatch::Accepted,
         Err(error) => failed(error.id, &ErrorReply::invalid_message(&error)),
         Ok(ClientMessage::Request { id, method, params }) => {
@@ -141,7 +141,6 @@ pub(crate) fn dispatch(shared: &Arc<GatewayShared>, caller: &Caller<'_>, body: &
     }
 }
 
-/// Begins the record of a request.
 fn begin_record(
     shared: &GatewayShared,
     caller: &Caller<'_>,
@@ -159,12 +158,11 @@ fn begin_record(
     })
 }
 
-/// Notes the client of a request.
 fn note_client(record: &RecordSlot, client: &Client) {
     record.note(|record| record.note_client(client.label(), client.profile.clone()));
 }
 
-/// Notes the target, the arguments and the trace of a request.
+/// Notes a request's target, arguments and trace.
 fn note_params(record: &RecordSlot, caller: &Caller<'_>, params: &ClientParams<'_>) {
     let header = |name: &str| caller.headers.as_ref().and_then(|headers| (headers.get)(name));
     let trace = IncomingTrace::read(params, header);
@@ -221,7 +219,7 @@ fn is_modern_request(caller: &Caller<'_>, method: Option<Method>, params: &Clien
         || matches!(method, Some(Method::Discover | Method::Listen))
 }
 
-/// Checks a modern request in the order of the specification.
+/// Checks a modern request in the specification's order.
 fn check_modern(
     caller: &Caller<'_>,
     method: &str,
@@ -259,7 +257,7 @@ fn check_legacy(caller: &Caller<'_>) -> Result<(), ErrorReply> {
     Ok(())
 }
 
-/// Returns the client of a modern request. Requests with the same description share it.
+/// Returns a modern request's client. Requests with the same description share it.
 fn modern_client(
     shared: &Arc<GatewayShared>,
     caller: &Caller<'_>,
@@ -308,7 +306,7 @@ fn modern_client(
     }
 }
 
-/// Returns the client of a legacy request. `None` if a pipe is not initialized.
+/// Returns a legacy request's client. `None` if a pipe is not initialized.
 fn legacy_client(shared: &Arc<GatewayShared>, caller: &Caller<'_>) -> Result<Option<Arc<Client>>, ErrorReply> {
     match &caller.client {
         ClientRef::Pipe(pipe) => Ok(pipe.legacy()),

@@ -10,10 +10,10 @@ use ropeway_core::error_chain::chain;
 use ropeway_core::tool::{Alias, CallError};
 use ropeway_mcp::protocol::{Era, HeaderMismatch, InvalidMessage, MODERN, code, meta};
 
-/// The code of transport errors. The SDKs use it for HTTP requests that they refuse.
+/// The code for transport errors. The SDKs use it for HTTP requests that they refuse.
 const REFUSED: i64 = -32000;
 
-/// The member of an error's data with the time after which a client may try again.
+/// The member in an error's data with the time after which a client may try again.
 const RETRY_AFTER_MS: &str = "retryAfterMs";
 
 /// Time after which a client may try again if what it or others hold is at a limit.
@@ -66,12 +66,12 @@ impl ErrorReply {
         Self::new(200, code::INVALID_PARAMS, message)
     }
 
-    /// The state of a retry was changed, used before or has expired.
+    /// The retry's state was changed, used before or has expired.
     pub(crate) fn invalid_state() -> Self {
         Self::invalid_params("`requestState` is invalid or has expired")
     }
 
-    /// `_meta` of a modern request lacks a required member. Unlike other invalid parameters, this has the status 400.
+    /// A required `_meta` member is missing in a modern request. Unlike other invalid parameters, this has the status 400.
     pub(crate) fn missing_meta(key: &str) -> Self {
         Self { status: 400, ..Self::invalid_params(format!("`_meta` has no `{key}`")) }
     }
@@ -93,7 +93,7 @@ impl ErrorReply {
             .with_data(json!({"supported": [MODERN], "requested": requested}))
     }
 
-    /// The header `MCP-Protocol-Version` of a legacy request is not supported.
+    /// The header `MCP-Protocol-Version` in a legacy request is not supported.
     pub(crate) fn unsupported_legacy_version() -> Self {
         Self::new(400, REFUSED, "Bad Request: Unsupported protocol version")
     }
@@ -114,7 +114,7 @@ impl ErrorReply {
         Self::new(404, code::TIMEOUT, "Session not found")
     }
 
-    /// A level of log messages is unknown.
+    /// A log level is unknown.
     pub(crate) fn unknown_level(name: &str) -> Self {
         Self::invalid_params(format!("`{}` is not a log level", name.escape_debug()))
     }
@@ -130,7 +130,7 @@ impl ErrorReply {
         Self::new(429, REFUSED, message).with_data(json!({RETRY_AFTER_MS: wait}))
     }
 
-    /// The principal or the gateway holds too much. The client may try again when some of it is given back.
+    /// The principal or the gateway holds too much. The client may try again when some is given back.
     pub(crate) fn over_share(error: ShareError) -> Self {
         Self { status: error.status(), ..Self::limited(error.to_string(), BUSY_WAIT) }
     }
@@ -141,7 +141,7 @@ impl ErrorReply {
         Some(wait.div_ceil(1000).max(1))
     }
 
-    /// The request would use the tokens of another account than that of the principal.
+    /// The request would use another account's tokens than the principal's.
     pub(crate) fn not_per_principal(server: &Alias) -> Self {
         let message = format!("not supported for server `{server}`, where each principal has tokens of its own");
         Self::new(200, code::INVALID_REQUEST, message)
@@ -174,7 +174,7 @@ impl ErrorReply {
     }
 
     fn unknown(kind: &str, name: &str, nearest: &[&str]) -> Self {
-        // The beginning is that of the SDKs.
+        // The beginning is the same as in the SDKs.
         let near: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
         let help = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
         Self::invalid_params(format!("Unknown {kind}: {name}{help}"))
@@ -191,9 +191,9 @@ impl ErrorReply {
         Self::new(200, code::INTERNAL, message)
     }
 
-    /// Converts the error of a client's call.
+    /// Converts the error for a client's call.
     ///
-    /// The cause of a lost connection may quote the standard error of the server, which only operators see.
+    /// A lost connection's cause may quote the server's standard error, which only operators see.
     pub(crate) fn for_client(error: &CallError, client: &Client) -> Self {
         match error {
             CallError::Unavailable { .. } if !client.principal.is_operator() => {
@@ -203,10 +203,10 @@ impl ErrorReply {
         }
     }
 
-    /// Converts the error of a call.
+    /// Converts a call error.
     ///
-    /// Errors of the server keep their code, message and data. They stay protocol errors: a result with `isError` would claim that
-    /// the tool failed.
+    /// Server errors keep their code, message and data. They stay protocol errors: a result with `isError` would claim that the
+    /// tool failed.
     fn from_call(error: &CallError, client: Era) -> Self {
         match error {
             CallError::Refused { code, message, data, .. } => {
@@ -223,7 +223,7 @@ impl ErrorReply {
     }
 }
 
-/// Returns the data of an error that is not the server's own: the server, if known, and the reason.
+/// Returns the data for an error that is not the server's own: the server, if known, and the reason.
 fn reason(error: &CallError) -> Value {
     let reason = match error {
         CallError::NotConnected { .. } => "unavailable",
@@ -241,7 +241,7 @@ fn reason(error: &CallError) -> Value {
     }
 }
 
-/// Returns the error code for an unknown resource in the era of the client; other codes are the same in both.
+/// Returns the error code for an unknown resource in the client's era; other codes are the same in both.
 fn resource_code(code: i64, client: Era) -> i64 {
     match (code, client) {
         (code::RESOURCE_NOT_FOUND, Era::Modern) => code::INVALID_PARAMS,
@@ -256,7 +256,7 @@ fn status(code: i64, client: Era) -> u16 {
     }
 }
 
-/// Returns the HTTP status of an error that is the whole response to a modern request.
+/// Returns the HTTP status for an error that is the whole response to a modern request.
 pub(crate) fn modern_status(code: i64) -> u16 {
     match code {
         code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION => 400,

@@ -1,4 +1,4 @@
-//! Requests of clients in progress: their frames, server requests and results.
+//! Client requests in progress: their frames, server requests and results.
 
 use std::future::Future;
 use std::ops::Range;
@@ -25,18 +25,18 @@ use ropeway_core::sync::lock;
 use ropeway_mcp::protocol::Era;
 use ropeway_mcp::{RawCaller, RequestTag, ServerRequest};
 
-/// How long a round of input collects server requests that a server asks at the same time.
+/// How long an input round collects server requests that a server sends at the same time.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// The work of a request. Dropping it cancels the request on its server.
+/// A request's work. Dropping it cancels the request on its server.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// How a request ends. The id is added later, because a parked call is answered under the id of its retry.
+/// How a request ends. The id is added later, because a parked call is answered under its retry's id.
 pub(crate) enum Outcome {
-    /// The result of a server, or one that the gateway has composed.
+    /// A server's result, or one that the gateway has composed.
     Result {
         result: Bytes,
-        /// The era of the server that made the result.
+        /// The era in which the server made the result.
         from: Era,
         extras: ResultExtras,
         /// The server, if the result comes from one and does not name it.
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Creates the result of a method that the gateway answers itself.
+    /// Creates the result for a method that the gateway answers itself.
     pub(crate) fn composed(result: impl Into<Bytes>, extras: ResultExtras, server: &ServerInfoText) -> Self {
         Self::Result { result: result.into(), from: Era::Legacy, extras, server: Some(server.clone()) }
     }
@@ -86,9 +86,9 @@ fn next_key() -> RequestTag {
     RequestTag(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A server request that waits for the answer of a modern client.
+/// A server request that waits for a modern client's answer.
 pub(crate) struct OpenServerRequest {
-    /// The key of the server request in `inputRequests`.
+    /// The server request's key in `inputRequests`.
     pub(crate) key: Box<str>,
     pub(crate) server_request: ServerRequest,
     /// Alive until the server request is answered or withdrawn. Set once the gateway has answered in place of the client.
@@ -96,55 +96,64 @@ pub(crate) struct OpenServerRequest {
 }
 
 impl OpenServerRequest {
-    /// Returns `true` if the gateway has answered in place of the client, because it delayed other calls.
+    /// Returns `true` if the gateway has answered in place of the client, because the server request delayed other calls.
     pub(crate) fn is_withdrawn_by_gateway(&self) -> bool {
         self.is_withdrawn.load(Ordering::Acquire)
     }
 }
 
-/// One request of a client in progress.
+/// One client request in progress.
+///
+/// The listener that sends the response shares it with its [`Work`], or with the parked call while a modern client is asked for
+/// input. [`Exchanges`](crate::request::exchanges::Exchanges) only has a weak reference. Dropping the work drops the
+/// [`ExchangeGuard`](crate::request::exchanges::ExchangeGuard), which [ends](Self::end) the exchange. Its permits and frames are
+/// dropped with the last reference.
+///
+/// Servers write through `on_progress`, [`ask`](Self::ask) and `outbound`; only [`next`] takes frames and server requests out.
+/// Each retry replaces `attached`. That lock is taken before those in `withheld` and `outbound`, so that withheld progress
+/// precedes later progress. `record` and `asked` are locked on their own. No lock is held across `.await`.
 pub(crate) struct Exchange {
     pub(crate) key: RequestTag,
     pub(crate) client: Arc<Client>,
     /// Frames that belong to the request.
     pub(crate) outbound: Outbound,
-    /// Set for requests that may need input of the client.
+    /// Set for requests that may need client input.
     pub(crate) request: OnceLock<RequestIdentity>,
     attached: Mutex<AttachedRequest>,
-    /// Progress that waits for the retry of a parked call.
+    /// Progress that waits for a parked call's retry.
     withheld: WithheldProgress,
-    /// The record of the attached request, until it is answered.
+    /// The attached request's record, until it is answered.
     record: Mutex<Option<PendingRecord>>,
     asked: Mutex<Asked>,
-    /// Set while a server request waits, to keep the fast path free of locks.
+    /// Set while a server request waits, so that the fast path takes no lock.
     has_asked: AtomicBool,
     is_ended: AtomicBool,
     ended: Notify,
     /// Number of elicitations during the request.
     elicitations: AtomicUsize,
-    /// The limit of elicitations, once the server has exceeded it.
+    /// The elicitation limit, once the server has exceeded it.
     exceeded: OnceLock<usize>,
     exceeding: Notify,
-    /// The permits of a call that has ended. It counts until its response is sent, because the response takes memory until then.
+    /// The permits of a call whose work has ended. It counts until its response is sent, because the response takes memory until
+    /// then.
     permits: OnceLock<CallPermits>,
 }
 
-/// The permits of a call in flight.
+/// The permits that a call in flight holds.
 #[derive(Debug)]
 pub(crate) struct CallPermits {
     pub(crate) _share: Hold,
     pub(crate) _client: CallPermit,
 }
 
-/// The request that gets the response of an exchange: the first one, or its latest retry.
+/// The request that gets the exchange's response: the first one, or its latest retry.
 pub(crate) struct AttachedRequest {
     pub(crate) id: Box<RawValue>,
-    /// The token of progress notifications.
+    /// The token for progress notifications.
     pub(crate) token: Option<Box<RawValue>>,
-    /// The minimum level of log messages, set by a modern client.
+    /// The minimum log level, set by a modern client.
     pub(crate) log_level: Option<LogLevel>,
-    /// The registration of the request until it is answered. `None` for modern clients over HTTP, which cancel by closing the
-    /// request.
+    /// The request's registration until it is answered. `None` for modern clients over HTTP, which cancel by closing the request.
     pub(crate) running: Option<RunningRequest>,
 }
 
@@ -186,23 +195,23 @@ impl Exchange {
         lock(&self.attached).id.clone()
     }
 
-    /// Returns the minimum level of log messages that a modern client has set for the request.
+    /// Returns the minimum log level that a modern client has set for the request.
     pub(crate) fn log_level(&self) -> Option<LogLevel> {
         lock(&self.attached).log_level
     }
 
-    /// Sets the record of the attached request.
+    /// Sets the attached request's record.
     pub(crate) fn set_record(&self, record: Option<PendingRecord>) {
         let before = std::mem::replace(&mut *lock(&self.record), record);
         drop(before);
     }
 
-    /// Changes the record of the attached request, unless it is answered.
+    /// Changes the attached request's record, unless it is answered.
     pub(crate) fn note<T>(&self, change: impl FnOnce(&mut PendingRecord) -> T) -> Option<T> {
         lock(&self.record).as_mut().map(change)
     }
 
-    /// Ends the record of the attached request, because the request is answered.
+    /// Ends the attached request's record, because the request is answered.
     fn finish_record(&self, next: &Next) {
         let Some(record) = lock(&self.record).take() else { return };
         match next {
@@ -222,7 +231,7 @@ impl Exchange {
         drop(answered);
     }
 
-    /// Keeps progress for the retry of the request, which is about to be answered with server requests.
+    /// Keeps progress for the request's retry: the request is about to be answered with server requests.
     pub(crate) fn withhold_progress(&self) {
         self.withheld.hold();
     }
@@ -238,7 +247,7 @@ impl Exchange {
         }
     }
 
-    /// Ends the registration of the request, because it is answered. A later cancellation has no effect.
+    /// Ends the request's registration, because it is answered. A later cancellation has no effect.
     pub(crate) fn detach(&self) {
         let running = lock(&self.attached).running.take();
         drop(running);
@@ -276,7 +285,7 @@ impl Exchange {
         before != asked.server_requests.len()
     }
 
-    /// Returns the minimum level of log messages that the client has requested, with the request or for its session.
+    /// Returns the minimum log level that the client has requested, with the request or for its session.
     pub(crate) fn requested_log_level(&self) -> Option<LogLevel> {
         match self.client.era {
             Era::Legacy => self.client.log_level(),
@@ -284,7 +293,7 @@ impl Exchange {
         }
     }
 
-    /// Returns `true` if the client has requested log messages of this level with the request.
+    /// Returns `true` if the client has requested log messages at this level.
     pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
         self.requested_log_level().is_some_and(|wanted| wanted <= level)
     }
@@ -318,7 +327,7 @@ impl Exchange {
         is_allowed
     }
 
-    /// Waits until the server has exceeded the limit of elicitations, and returns the limit.
+    /// Waits until the server has exceeded the elicitation limit, and returns the limit.
     pub(crate) async fn exceeded(&self) -> usize {
         loop {
             if let Some(limit) = self.exceeded.get() {
@@ -366,7 +375,7 @@ pub(crate) enum Next {
     Outcome(Outcome),
     /// Frames that the client gets before the response.
     Frames(Vec<Frame>),
-    /// ServerRequests that end this response: the modern client answers them with a retry.
+    /// Server requests that end this response: the modern client answers them with a retry.
     ServerRequests(Vec<OpenServerRequest>),
 }
 
@@ -403,7 +412,7 @@ async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
             return Next::Frames(frames);
         }
         if exchange.has_asked.load(Ordering::Acquire) {
-            // The response with the server requests ends this request, and the token of its retry may be another one.
+            // The response with the server requests ends this request, and its retry may have another token.
             exchange.withhold_progress();
             // The work must continue: a server may request several inputs at once.
             tokio::select! {

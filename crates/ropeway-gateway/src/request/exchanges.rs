@@ -8,6 +8,12 @@ use ropeway_core::sync::lock;
 use ropeway_mcp::RequestTag;
 
 /// All requests in progress, by their keys.
+///
+/// Servers' messages find their request here: the switchboard looks up the callers that a message names. The gateway's
+/// shared state and the switchboard own the table; its entries are weak, so it never keeps a request alive.
+/// [`enter`](Self::enter) adds an entry when a request's work is created. The [`ExchangeGuard`] in that work removes
+/// it, whether the work completes or is dropped, and then ends the exchange. The mutex guards single map operations and
+/// is released before the exchange is ended.
 #[derive(Default)]
 pub(crate) struct Exchanges(Mutex<HashMap<RequestTag, Weak<Exchange>>>);
 

@@ -1,6 +1,6 @@
-//! The headers of an HTTP request that the protocol defines.
+//! The HTTP request headers that the protocol defines.
 
-/// The headers of the protocol in an HTTP request.
+/// The protocol's headers in an HTTP request.
 pub(crate) struct HeaderView<'a> {
     /// `MCP-Protocol-Version`.
     pub(crate) version: Option<&'a str>,
@@ -10,6 +10,6 @@ pub(crate) struct HeaderView<'a> {
     pub(crate) name: Option<&'a str>,
     /// `Mcp-Session-Id`.
     pub(crate) session: Option<&'a str>,
-    /// Returns the value of another header.
+    /// Returns another header's value.
     pub(crate) get: &'a (dyn Fn(&str) -> Option<String> + Sync),
 }

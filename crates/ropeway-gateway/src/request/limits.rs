@@ -1,11 +1,11 @@
-//! The limit of calls in flight of one client. What a principal and the gateway may hold is counted by the shares.
+//! One client's limit for calls in flight. What a principal and the gateway may hold is counted by the shares.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use ropeway_core::sync::lock;
 
-/// Counts the calls of each client.
+/// Counts each client's calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits(Arc<Calls>);
 
@@ -18,12 +18,11 @@ struct Calls {
     running: Mutex<HashMap<CountedClient, usize>>,
 }
 
-/// The client of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallClient {
     /// A client with a session or a pipe, by its number.
     Known(u64),
-    /// A client without a session: its connection, and the number of its description, which other clients may share.
+    /// A client without a session: its connection, and its description's number, which other clients may share.
     Anonymous { connection: u64, description: u64 },
 }
 
@@ -36,7 +35,7 @@ enum CountedClient {
 }
 
 impl CallClient {
-    /// Returns the keys that a call of the client is counted by.
+    /// Returns the keys that the client's calls are counted by.
     fn counted(self) -> impl Iterator<Item = CountedClient> {
         let (first, second) = match self {
             Self::Known(client) => (CountedClient::Known(client), None),
@@ -51,7 +50,7 @@ impl CallClient {
 /// Clients without a session that have the same description share one in this many of all calls.
 const DESCRIPTION_SHARE: usize = 4;
 
-/// The error of [`Limits::call`].
+/// The [`Limits::call`] error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many calls in flight (limit: {limit} per client); try again when one of them has ended")]
 pub(crate) struct TooManyCalls {
@@ -59,7 +58,7 @@ pub(crate) struct TooManyCalls {
 }
 
 impl TooManyCalls {
-    /// The name of the limit in the settings.
+    /// The limit's name in the settings.
     pub(crate) const RULE: &'static str = "calls_per_client";
 }
 

@@ -16,7 +16,7 @@ use crate::upstream::subscriptions::{
 use ropeway_core::sync::OnDrop;
 use ropeway_mcp::protocol::{ClientParams, meta};
 
-/// Maximum bytes of a filter. A byte of a URI takes up to six bytes of JSON.
+/// Maximum bytes in a filter. A URI byte takes up to six bytes as JSON.
 const MAX_FILTER_BYTES: usize = 6 * MAX_SUBSCRIBER_BYTES + (64 << 10);
 
 /// Handles `subscriptions/listen`. The request stays open until the client closes it or the gateway stops. Like other streams, it
@@ -74,7 +74,7 @@ fn read_filter(params: &ClientParams<'_>) -> Result<ListenFilter, SubscriptionRe
     Ok(filter)
 }
 
-/// Subscribes to the resources of a filter, and acknowledges those that their servers have confirmed. Fails if a limit is reached.
+/// Subscribes to a filter's resources, and acknowledges those that their servers have confirmed. Fails if a limit is reached.
 async fn acknowledge(
     shared: &Arc<GatewayShared>,
     exchange: &Arc<Exchange>,
@@ -90,7 +90,7 @@ async fn acknowledge(
             Err(refusal) => tracing::debug!("could not subscribe: {}", refusal.error.message),
         }
     }
-    // The table of subscriptions has the resources.
+    // The subscription table has the resources.
     let lists = filter.clone();
     filter.resource_subscriptions = confirmed;
     let acknowledged = serde_json::to_string(&filter).unwrap_or_else(|_| "{}".to_owned());

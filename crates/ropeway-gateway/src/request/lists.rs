@@ -1,4 +1,4 @@
-//! Lists of tools, prompts, resources and resource templates.
+//! Lists: tools, prompts, resources and resource templates.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use ropeway_mcp::protocol::ClientParams;
 /// How long a cursor is valid.
 const CURSOR_LIFETIME: std::time::Duration = std::time::Duration::from_secs(3600);
 
-/// Maximum size of one page.
+/// Maximum page size.
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
-/// The key of `_meta` that names the servers whose entries are missing.
+/// The `_meta` key that names the servers whose entries are missing.
 const MISSING_SERVERS: &str = "dev.ropeway/servers";
 
 /// Handles the four list methods.
@@ -77,7 +77,7 @@ fn open_cursor(
     CursorPayload::decode(&payload).and_then(|payload| payload.position(kind, profile)).ok_or_else(invalid_cursor)
 }
 
-/// Writes one page of a list.
+/// Writes one list page.
 fn write_page(
     shared: &GatewayShared,
     client: &Client,

@@ -1,4 +1,4 @@
-//! The handlers of all methods, and the methods that the gateway answers itself.
+//! The handlers for all methods, and the methods that the gateway answers itself.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::shared::GatewayShared;
 use ropeway_mcp::MessageHandler;
 use ropeway_mcp::protocol::{ClientParams, Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, meta};
 
-/// Maximum size of the capabilities, and of the name and version, of a client. Both are kept as long as its session, or for later
+/// Maximum size of a client's capabilities, and of its name and version. Both are kept as long as its session, or for later
 /// requests.
 const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
-/// Handles a request of a client whose era and version are checked.
+/// Handles a client's request after its era and version are checked.
 pub(crate) fn handle(
     shared: &Arc<GatewayShared>,
     requester: Requester<'_>,
@@ -57,7 +57,7 @@ pub(crate) fn pong(shared: &GatewayShared, id: &RawValue) -> Dispatch {
     done(shared, id, Era::Legacy, &json!({}), ResultExtras::default())
 }
 
-/// Responds with a result of the gateway.
+/// Responds with the gateway's own result.
 fn done(shared: &GatewayShared, id: &RawValue, era: Era, result: &Value, extras: ResultExtras) -> Dispatch {
     let info = shared.info_text();
     let reply = Reply::for_client(id, result.to_string().into(), Era::Legacy, era, extras, Some(&info));
@@ -81,7 +81,7 @@ pub(crate) fn describe_client(params: &ClientParams<'_>) -> Result<ClientDescrip
     })
 }
 
-/// Checks the size of a part of a client's description.
+/// Checks the size of one part of a client's description.
 pub(crate) fn check_description(key: &str, text: Option<&str>) -> Result<(), ErrorReply> {
     if text.is_some_and(|text| text.len() > MAX_DESCRIPTION_BYTES) {
         return Err(ErrorReply::invalid_params(format!("`{key}` is longer than {MAX_DESCRIPTION_BYTES} bytes")));
@@ -124,7 +124,7 @@ fn discover(shared: &GatewayShared, requester: &Requester<'_>) -> Dispatch {
     done(shared, requester.id, Era::Modern, &result, ResultExtras::cacheable(0))
 }
 
-/// Sets the level of log messages of a legacy client.
+/// Sets a legacy client's log level.
 fn set_level(
     shared: &Arc<GatewayShared>,
     requester: &Requester<'_>,

@@ -1,4 +1,4 @@
-//! One request of a client, from its arrival to its answer.
+//! One client request, from its arrival to its answer.
 
 pub(crate) mod calls;
 pub(crate) mod dispatch;

@@ -1,4 +1,4 @@
-//! Calls of modern clients that wait for input. A legacy server has requested it, and the client answers with a retry.
+//! Modern clients' calls that wait for input. A legacy server has requested it, and the client answers with a retry.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,12 +26,20 @@ use ropeway_core::sync::lock;
 use ropeway_mcp::{RequestTag, ServerRequestMethod};
 
 /// The calls that wait for input.
+///
+/// The gateway owns the table, and the table owns each parked call: its exchange, its work in a task, and a task that expires it.
+/// A call enters with [`park`](Self::park) and leaves when its client [retries](Self::retry), when it expires, or when the
+/// gateway [closes](Self::close) or [ends](Self::end) it. A retry with missing answers parks it again under a new state. If the
+/// work ends first, its open server requests are dismissed, and its outcome waits for the retry.
+///
+/// One mutex guards the table, and no `.await` happens under it. Calls are taken out and dropped after it is released: dropping
+/// one aborts both tasks, which cancels the call on its server, and dismisses its open server requests.
 pub(crate) struct ParkedCalls {
     keys: Arc<KeyRing>,
     shares: Shares,
     lifetime: Duration,
     next: AtomicU64,
-    /// Identifies the configuration. Replicas have the same identity, and the gateways of a chain have different ones.
+    /// Identifies the configuration. Replicas have the same identity, and chained gateways have different ones.
     identity: AtomicU64,
     table: Mutex<Table>,
 }
@@ -48,13 +56,13 @@ struct Table {
 struct State {
     slot: u64,
     nonce: u64,
-    /// The identity of the gateway that parked the call. Gateways of one user have the same keys by default, so a gateway can open the
-    /// states of a server that is a gateway itself.
+    /// The identity of the gateway that parked the call. One user's gateways have the same keys by default, so a gateway can open
+    /// states from a server that is a gateway itself.
     #[serde(default)]
     gateway: u64,
 }
 
-/// A call that waits for the retry of its client. Its work continues in a task.
+/// A call that waits for its client's retry. Its work continues in a task.
 struct ParkedCall {
     nonce: u64,
     exchange: Arc<Exchange>,
@@ -93,7 +101,7 @@ impl Drop for RunningWork {
 }
 
 impl ParkedCall {
-    /// Returns `true` if the gateway has answered one of the server requests in place of the client.
+    /// Returns `true` if the gateway has answered a server request in place of the client.
     fn has_withdrawn(&self) -> bool {
         self.asked.iter().any(OpenServerRequest::is_withdrawn_by_gateway)
     }
@@ -137,7 +145,7 @@ impl ParkedCalls {
         Arc::new(Self { keys, shares, lifetime, next, identity, table })
     }
 
-    /// Sets the identity of the gateway, which is the same for all replicas of a configuration.
+    /// Sets the gateway's identity, which is the same for all replicas of a configuration.
     pub(crate) fn set_identity(&self, identity: u64) {
         self.identity.store(identity, Ordering::Relaxed);
     }
@@ -157,14 +165,14 @@ impl ParkedCalls {
         drop(calls);
     }
 
-    /// Ends the calls of a pipe that is closed.
+    /// Ends a closed pipe's calls.
     pub(crate) fn close_of(&self, pipe: &Arc<RunningRequests>) {
         let is_own = |_: &u64, call: &mut ParkedCall| Arc::ptr_eq(&call.exchange.client.requests, pipe);
         let calls: Vec<_> = lock(&self.table).calls.extract_if(is_own).collect();
         drop(calls);
     }
 
-    /// Returns `true` if all of these calls wait for input.
+    /// Returns `true` if all these calls wait for input.
     pub(crate) fn are_parked(&self, exchanges: &[RequestTag]) -> bool {
         let table = lock(&self.table);
         exchanges.iter().all(|key| table.calls.values().any(|call| call.exchange.key == *key))
@@ -177,7 +185,7 @@ impl ParkedCalls {
         drop(calls);
     }
 
-    /// Keeps a call for the retry of its client, and returns the response with the server requests.
+    /// Keeps a call for its client's retry, and returns the response with the server requests.
     pub(crate) fn park(self: &Arc<Self>, exchange: Arc<Exchange>, work: Work, asked: Vec<OpenServerRequest>) -> Reply {
         match self.shares.take(Resource::Parked, exchange.client.principal.holdings(), 1) {
             Ok(hold) => self.insert(exchange, RunningWork::spawn(work), asked, Some(hold)),
@@ -214,7 +222,7 @@ impl ParkedCalls {
                 if let Some(exchange) = exchange.upgrade()
                     && tokio::time::timeout_at(expires_at, exchange.ended()).await.is_ok()
                 {
-                    // The server has answered without the answers of the client.
+                    // The server has answered without waiting for the client.
                     let asked = parked.upgrade().map(|parked| parked.take_server_requests(slot));
                     asked.into_iter().flatten().for_each(dismiss);
                 }
@@ -235,7 +243,7 @@ impl ParkedCalls {
         Reply::result(&id, result.into())
     }
 
-    /// Returns the server requests of a parked call, which then waits for its retry only.
+    /// Returns a parked call's server requests. The call then waits for its retry only.
     fn take_server_requests(&self, slot: u64) -> Vec<OpenServerRequest> {
         let mut table = lock(&self.table);
         let Some(call) = table.calls.get_mut(&slot) else { return Vec::new() };
@@ -243,8 +251,8 @@ impl ParkedCalls {
         std::mem::take(&mut call.asked)
     }
 
-    /// Returns `true` if this gateway, or a replica of it, created a request state for the principal. The state of a server that is a
-    /// gateway with the same keys is not one of them.
+    /// Returns `true` if this gateway, or its replica, created a request state for the principal. A state from a server that is a
+    /// gateway with the same keys does not count.
     pub(crate) fn is_own(&self, client: &Client, state: &str) -> bool {
         // The identity changes with the configuration, but a call that is still parked is known.
         let is_parked =
@@ -258,7 +266,7 @@ impl ParkedCalls {
         serde_json::from_slice(&payload).ok()
     }
 
-    /// Continues a parked call with the answers of its client. A state can be used once.
+    /// Continues a parked call with its client's answers. A state can be used once.
     pub(crate) fn retry(
         self: &Arc<Self>,
         client: &Client,
@@ -283,7 +291,7 @@ impl ParkedCalls {
             drop(call);
             return Err(ErrorReply::internal(format!("{WITHDRAWN}; send the request again, without `requestState`")));
         }
-        // ServerRequests that the server has withdrawn are not sent again.
+        // Server requests that the server has withdrawn are not sent again.
         call.asked.retain(|open| !open.server_request.is_withdrawn());
         for open in &call.asked {
             if let Some(answer) = answers.get(&*open.key) {
@@ -315,7 +323,7 @@ impl ParkedCalls {
     }
 }
 
-/// Checks the shape of an answer. The server checks its content.
+/// Checks an answer's shape. The server checks its content.
 fn check_answer(open: &OpenServerRequest, answer: &Value) -> Result<(), ErrorReply> {
     let invalid =
         |expected: &str| Err(ErrorReply::invalid_params(format!("`inputResponses.{}` must be {expected}", open.key)));

@@ -1,4 +1,4 @@
-//! Tools of servers where only principals have signed in: listed with the tokens of the first principal that signs in or requests
+//! Tools on servers where only principals have signed in: listed with the tokens of the first principal that signs in or requests
 //! them, and again after later sign-ins and changes.
 //!
 //! Other servers list their tools with the shared account. In both cases, all principals see the same list.
@@ -15,10 +15,10 @@ use crate::upstream::sign_in::AccountKey;
 use ropeway_core::error_chain::chain;
 use ropeway_core::tool::Alias;
 
-/// Maximum time of a list. A client waits for it.
+/// Maximum time for a list. A client waits for it.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Lists the tools of servers that are not listed yet with the tokens of a client's principal, if it has any.
+/// Lists the tools of servers that are not listed yet, with the tokens of a client's principal, if it has any.
 pub(crate) async fn list_own(shared: &GatewayShared, client: &Client) {
     let mut is_listed = false;
     for key in accounts(shared, client) {
@@ -31,8 +31,8 @@ pub(crate) async fn list_own(shared: &GatewayShared, client: &Client) {
     }
 }
 
-/// Refreshes the lists in the background: of servers that have reported a change, and of those that a principal of a connected client
-/// has signed in to elsewhere, such as with `ropeway login`. Clients are notified of changes.
+/// Refreshes lists in the background: for servers that have reported a change, and for servers that a connected client's
+/// principal has signed in to elsewhere, such as with `ropeway login`. Clients are notified when a list changes.
 pub(crate) async fn refresh(shared: Arc<GatewayShared>) {
     let lists = &shared.sign_ins.lists;
     let Ok(_refreshing) = lists.refreshing.try_lock() else { return };
@@ -62,7 +62,7 @@ pub(crate) async fn refresh(shared: Arc<GatewayShared>) {
     }
 }
 
-/// Returns the accounts of a client's principal at servers that only principals can list.
+/// Returns the accounts that a client's principal has at servers that only principals can list.
 fn accounts(shared: &GatewayShared, client: &Client) -> Vec<AccountKey> {
     let Ok(router) = shared.router_of(client) else { return Vec::new() };
     let servers = router.servers().into_iter().filter(|server| shared.bridge.needs_principal_list(server));
@@ -73,7 +73,7 @@ fn accounts(shared: &GatewayShared, client: &Client) -> Vec<AccountKey> {
     servers.filter_map(key).collect()
 }
 
-/// Lists the tools of a server after a sign-in of an account, unless its tokens were tried. Returns `true` if the tools were listed.
+/// Lists a server's tools after an account has signed in, unless its tokens were tried. Returns `true` if the tools were listed.
 pub(crate) async fn list_with(shared: &GatewayShared, key: &AccountKey) -> bool {
     let (server, Some(account)) = key else { return false };
     let target = shared.bridge.sign_in_target(server).filter(|_| shared.bridge.needs_principal_list(server));
@@ -98,7 +98,7 @@ pub(crate) async fn list_with(shared: &GatewayShared, key: &AccountKey) -> bool 
     is_listed
 }
 
-/// Remembers the current tokens of an account as tried.
+/// Remembers an account's current tokens as tried.
 fn set_tried(shared: &GatewayShared, key: &AccountKey) {
     if let Some(target) = shared.bridge.sign_in_target(&key.0) {
         let stamp = shared.sign_ins.store.stamp(&target.url, key.1.as_deref());
@@ -106,8 +106,8 @@ fn set_tried(shared: &GatewayShared, key: &AccountKey) {
     }
 }
 
-/// Lists the tools of a server with the account that has listed them before, so that they do not depend on the last sign-in. If
-/// that fails, lists them with `account`.
+/// Lists a server's tools with the account that has listed them before, so that they do not depend on the last sign-in. If that
+/// fails, lists them with `account`.
 async fn list_again(shared: &GatewayShared, server: &Alias, account: Option<&Arc<str>>) -> bool {
     let lists = &shared.sign_ins.lists;
     let before = lists.lister(server);
@@ -128,7 +128,7 @@ async fn list_again(shared: &GatewayShared, server: &Alias, account: Option<&Arc
 }
 
 /// Adds how the client's principal can sign in to the servers whose entries are missing for that reason. Removes reasons that
-/// quote errors, the configuration or the standard error of a server, unless the principal is an operator.
+/// quote errors, the configuration or a server's standard error, unless the principal is an operator.
 pub(crate) fn add_advice(shared: &GatewayShared, client: &Client, listing: &mut Listing) {
     let is_operator = client.principal.is_operator();
     for server in &mut listing.missing {

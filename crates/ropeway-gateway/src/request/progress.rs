@@ -1,4 +1,4 @@
-//! Progress of a server on its way to a client: forwarded under the client's token, or withheld while the call is parked.
+//! A server's progress on its way to a client: forwarded under the client's token, or withheld while the call is parked.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use ropeway_core::sync::lock;
 const MAX_KEPT: usize = 64;
 const MAX_KEPT_BYTES: usize = 64 << 10;
 
-/// The params of a progress notification, without the token of the request to the server.
+/// A progress notification's params, without the token in the request to the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ServerProgress {
     before_token: Box<str>,
@@ -28,7 +28,7 @@ impl ServerProgress {
         Some(Self { before_token, after_token })
     }
 
-    /// Writes the notification with the token of the client's request.
+    /// Writes the notification with the token from the client's request.
     pub(crate) fn frame(&self, token: &RawValue) -> Frame {
         let params = format!("{}{}{}", self.before_token, token.get(), self.after_token);
         Frame::new(FrameKind::Progress, notification("notifications/progress", &params))
@@ -39,7 +39,8 @@ impl ServerProgress {
     }
 }
 
-/// Progress that waits for the retry of a call: the client ignores it under the token of the request that was answered.
+/// Progress that waits for a call's retry: the answered request's token is no longer valid, so the client would ignore
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct WithheldProgress(Mutex<Option<VecDeque<ServerProgress>>>);
 

@@ -1,4 +1,4 @@
-//! Sends one request of a client to its server, and the result back.
+//! Sends one client request to its server, and the result back.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use ropeway_mcp::oauth::Challenge;
 use ropeway_mcp::protocol::{Era, meta};
 use ropeway_mcp::{RawReply, RawRequest};
 
-/// Maximum number of input rounds of one call.
+/// Maximum number of input rounds per call.
 const MAX_ROUNDS: usize = 16;
 
 /// A request for one server.
 pub(crate) struct UpstreamRequest {
     pub(crate) server: Alias,
     pub(crate) method: &'static str,
-    /// The server's own name of the tool or prompt, the URI or the task.
+    /// The server's own name for the tool or prompt, the URI or the task.
     pub(crate) name: Option<String>,
     /// The params without `_meta`.
     pub(crate) params: Bytes,
     /// The arguments, if the tool has header params.
     pub(crate) arguments: Option<Bytes>,
-    /// Entries of `_meta` that are forwarded: the text of a JSON object without its braces.
+    /// Forwarded `_meta` entries: a JSON object's text without its braces.
     pub(crate) meta: String,
     /// Whether a legacy server runs the tool only as a task.
     pub(crate) as_task: bool,
@@ -134,7 +134,7 @@ pub(crate) fn finish(exchange: &Exchange, reply: RawReply, extras: ResultExtras)
     Outcome::Result { result: reply.result, from, extras, server }
 }
 
-/// Returns the `_meta` entries of the client for a modern server.
+/// Returns the client's `_meta` entries for a modern server.
 fn modern_meta(exchange: &Exchange) -> Arc<str> {
     match exchange.requested_log_level() {
         None => exchange.client.modern_meta.clone(),

@@ -24,18 +24,18 @@ pub(crate) struct Reply(Vec<Bytes>);
 /// Members that a modern client expects in a result, and that a legacy server does not send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResultExtras {
-    /// `ttlMs` of a cacheable result, which also gets `cacheScope: private`.
+    /// A cacheable result's `ttlMs`. The result also gets `cacheScope: private`.
     pub(crate) ttl_ms: Option<u64>,
 }
 
 impl ResultExtras {
-    /// The members of a cacheable result.
+    /// The members that a cacheable result gets.
     pub(crate) fn cacheable(ttl_ms: u64) -> Self {
         Self { ttl_ms: Some(ttl_ms) }
     }
 }
 
-/// Name and version of a server as JSON text, written once and shared by its responses.
+/// A server's name and version as JSON text, written once and shared by its responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerInfoText(Arc<str>);
 
@@ -53,10 +53,10 @@ impl Reply {
         assembly.finish()
     }
 
-    /// Responds with the result of a server, adapted to the era of the client.
+    /// Responds with a server's result, adapted to the client's era.
     ///
-    /// A modern client gets `resultType`, the members of `extras`, and `server` in `_meta`. A legacy client does not get
-    /// `resultType`. All other members keep their bytes. Nothing changes between a server and a client of the same era.
+    /// A modern client gets `resultType`, the members in `extras`, and `server` in `_meta`. A legacy client does not get
+    /// `resultType`. All other members keep their bytes. If server and client have the same era, nothing changes.
     pub(crate) fn for_client(
         id: &RawValue,
         result: Bytes,
@@ -94,18 +94,18 @@ impl Reply {
         }
     }
 
-    /// Returns the pieces of the response, for a vectored write. A small response has one.
+    /// Returns the response's pieces, for a vectored write. A small response has one.
     pub(crate) fn pieces(self) -> Vec<Bytes> {
         self.0
     }
 }
 
-/// The members of a result that a client gets, and the position of its `_meta`.
+/// The result members that a client gets, and the position of `_meta`.
 #[derive(Default)]
 struct KeptMembers {
-    /// Ranges of consecutive members, with the commas between them.
+    /// Ranges that cover consecutive members, with the commas between them.
     runs: Vec<(usize, usize)>,
-    /// The value of the last `_meta`.
+    /// The last `_meta` value.
     meta: Option<(usize, usize)>,
     last_is_kept: bool,
 }
@@ -133,7 +133,7 @@ impl KeptMembers {
     }
 }
 
-/// Adapts the result of a legacy server to a modern client.
+/// Adapts a legacy server's result to a modern client.
 fn modernized(
     id: &RawValue,
     result: &Bytes,
@@ -188,7 +188,7 @@ fn info_insert(
     Ok((!is_described).then(insert))
 }
 
-/// Adapts the result of a modern server to a legacy client.
+/// Adapts a modern server's result to a legacy client.
 fn without_result_type(id: &RawValue, result: &Bytes) -> Result<Reply, ScanError> {
     let kept = KeptMembers::scan(result, |key, _| is_key(key, "resultType"))?;
     let mut assembly = Assembly::start(id, result);
@@ -201,7 +201,7 @@ fn without_result_type(id: &RawValue, result: &Bytes) -> Result<Reply, ScanError
     Ok(assembly.finish())
 }
 
-/// A response under construction: own text, and slices of the result that are copied only if they are small.
+/// A response under construction: own text, and result slices that are copied only if they are small.
 struct Assembly<'a> {
     result: &'a Bytes,
     done: Vec<Bytes>,
@@ -228,7 +228,7 @@ impl<'a> Assembly<'a> {
         self.open.extend_from_slice(text.as_bytes());
     }
 
-    /// Appends a slice of the result. Line breaks, which JSON allows only between tokens, become spaces.
+    /// Appends a result slice. Line breaks, which JSON allows only between tokens, become spaces.
     fn slice(&mut self, start: usize, end: usize) {
         let slice = &self.result[start..end];
         let has_break = memchr2(b'\n', b'\r', slice).is_some();

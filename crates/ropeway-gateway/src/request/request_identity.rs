@@ -1,4 +1,4 @@
-//! The identity of a request, to recognize its retry.
+//! A request's identity, to recognize its retry.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! A request of a client before and while it runs: its id, its limits, and its cancellation.
+//! A client's request before and while it runs: its id, its limits, and its cancellation.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Requester<'_> {
         self.body.slice_ref(value.get().as_bytes())
     }
 
-    /// Returns the parts of the request that are forwarded unchanged, with its trace context.
+    /// Returns the parts that are forwarded unchanged, with the request's trace context.
     pub(crate) fn forwarded(&self, params: &ClientParams<'_>) -> Forwarded {
         Forwarded::of(params, &self.record.read(|record| record.forwarding()).unwrap_or_default())
     }
@@ -66,7 +66,7 @@ impl Requester<'_> {
         Ok(Started { exchange, permits: Some(permits) })
     }
 
-    /// Counts a call of the client, its principal and the gateway.
+    /// Counts a call for the client, its principal and the gateway.
     fn take_call(&self, shared: &GatewayShared) -> Result<CallPermits, ErrorReply> {
         let principal = &self.client.principal;
         let own_limit = principal.limits().calls.unwrap_or(usize::MAX);
@@ -131,7 +131,7 @@ impl Requester<'_> {
 }
 
 impl Started {
-    /// Creates the work of the request. A call counts until it is cancelled or its response is sent.
+    /// Creates the request's work. A call counts until it is cancelled or its response is sent.
     pub(crate) fn run<F>(
         self,
         shared: &Arc<GatewayShared>,
@@ -145,7 +145,7 @@ impl Started {
         let exchange_ = exchange.clone();
         let work: Work = Box::pin(async move {
             let held = (permits, guard);
-            // The future has kilobytes: created here, it is not moved twice.
+            // The future takes kilobytes. Created here, it is not moved twice.
             let outcome = work(exchange_).await;
             let (permits, guard) = held;
             permits.into_iter().for_each(|permits| guard.exchange().keep(permits));

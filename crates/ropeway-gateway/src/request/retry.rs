@@ -1,4 +1,4 @@
-//! Retries of modern clients, which answer the server requests of a parked call.
+//! Modern clients' retries, which answer a parked call's server requests.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::request::requester::Requester;
 use crate::shared::GatewayShared;
 use ropeway_mcp::protocol::{ClientParams, Era};
 
-/// Continues a call that waits for input, if the request is the retry of one.
+/// Continues a call that waits for input, if the request is its retry.
 pub(crate) fn retry(
     shared: &Arc<GatewayShared>,
     requester: &Requester<'_>,
@@ -30,7 +30,7 @@ pub(crate) fn retry(
         return Ok(None);
     };
     if !shared.parked.is_own(&requester.client, &state) {
-        // The state may be that of a modern server, which checks it. The server may be a gateway with the same keys.
+        // The state may come from a modern server, which checks it. The server may be a gateway with the same keys.
         return Ok(None);
     }
     let answers = params.get("inputResponses").map(|answers| serde_json::from_str::<Map<String, Value>>(answers.get()));

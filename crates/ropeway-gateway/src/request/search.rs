@@ -12,10 +12,10 @@ use crate::request::errors::ErrorReply;
 pub(crate) use ropeway_bridge::registry::search_tools::{CALL_TOOL, FIND_TOOLS};
 use ropeway_core::tool::Arguments;
 
-/// Maximum bytes of a query.
+/// Maximum bytes in a query.
 const MAX_QUERY_BYTES: usize = 4 << 10;
 
-/// Answers a call of `find_tools` with the JSON of its result.
+/// Answers a `find_tools` call with its result as JSON.
 pub(crate) fn find_tools(router: &Router, arguments: &[u8]) -> Result<String, ErrorReply> {
     let Some(find) = router.find_tools() else { return Err(ErrorReply::unknown_tool(FIND_TOOLS, &[])) };
     let arguments: Arguments = ropeway_core::json::from_slice(arguments)
@@ -28,7 +28,7 @@ pub(crate) fn find_tools(router: &Router, arguments: &[u8]) -> Result<String, Er
     Ok(json!({"content": [{"type": "text", "text": find.find(&arguments)}]}).to_string())
 }
 
-/// Reads a call of `call_tool`: the name of the tool, and its arguments as a slice.
+/// Reads a `call_tool` call: the tool's name, and its arguments as a slice.
 pub(crate) fn inner_call(arguments: &Bytes) -> Result<(String, Bytes), ErrorReply> {
     #[derive(Deserialize)]
     struct InnerCall<'a> {

@@ -1,4 +1,4 @@
-//! The parameters of a request, from those of the client to those for the server.
+//! A request's parameters, from the client's to those for the server.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::shared::GatewayShared;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::protocol::{ClientParams, Era};
 
-/// Members of the parameters that only concern the client and the gateway.
+/// Parameter members that only concern the client and the gateway.
 const INPUT_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
 
 /// Returns the name, URI or task that a request is about.
@@ -23,9 +23,9 @@ pub(crate) fn target<'a>(params: &'a ClientParams<'_>, key: &str) -> Result<&'a 
 
 /// The parts of a request that are forwarded unchanged.
 pub(crate) struct Forwarded {
-    /// Members of the parameters, with their JSON text.
+    /// Parameter members, with their JSON text.
     pub(crate) members: Vec<(String, String)>,
-    /// Entries of `_meta`: the text of a JSON object without its braces.
+    /// `_meta` entries: a JSON object's text without its braces.
     pub(crate) meta: String,
 }
 
@@ -47,7 +47,7 @@ impl Forwarded {
     }
 }
 
-/// Appends members to the text of an object that is not empty.
+/// Appends members to an object's text. The object is not empty.
 pub(crate) fn push_members(text: &mut String, members: &[(String, String)]) {
     for (key, value) in members {
         text.push_str(&format!(",{}:{value}", Value::from(key.as_str())));
@@ -64,7 +64,7 @@ pub(crate) fn write_params(
 ) -> Result<Bytes, ErrorReply> {
     let is_legacy = !rest.is_empty() && shared.upstreams.era(server) == Some(Era::Legacy);
     if is_legacy && rest.iter().any(|(key, _)| key == "requestState") {
-        // Legacy servers have no states, and this one is not of the gateway. The call must not be executed again.
+        // Legacy servers have no states, and the gateway did not create this one. The call must not be executed again.
         return Err(ErrorReply::invalid_state());
     }
     let mut text = Vec::with_capacity(arguments.len() + own_name.len() + 64);
@@ -77,7 +77,7 @@ pub(crate) fn write_params(
         text.extend_from_slice(b",\"arguments\":");
         text.extend_from_slice(arguments);
     }
-    // Legacy servers do not support the members of input rounds.
+    // Legacy servers do not support input round members.
     for (key, value) in rest.iter().filter(|(key, _)| !(is_legacy && INPUT_MEMBERS.contains(&key.as_str()))) {
         text.push(b',');
         let _ = serde_json::to_writer(&mut text, key);

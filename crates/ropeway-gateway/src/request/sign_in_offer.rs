@@ -1,7 +1,7 @@
-//! Prompts the client of a call for a sign-in to the call's server, and waits for it.
+//! Prompts a call's client for a sign-in to the call's server, and waits for it.
 //!
-//! The client gets the URL of the gateway's page, not that of the authorization server: the page authenticates the user, so that
-//! a link cannot be used by another user
+//! The client gets a URL for the gateway's page, not for the authorization server: the page authenticates the user, so that
+//! another user cannot use the link
 //! ([phishing](https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#phishing)).
 
 use std::sync::{Arc, Mutex};
@@ -29,10 +29,10 @@ use ropeway_mcp::{AnswerSink, Callers, LinkKey, ServerRequest, ServerRequestMeth
 /// How long a call waits for a sign-in.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Interval between checks of the stored tokens, which a sign-in in a terminal may also change.
+/// Interval between checks for stored tokens, which a sign-in in a terminal may also change.
 const STORE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The link of the gateway's own server requests. Those of servers count from zero.
+/// The link for the gateway's own server requests. Servers' links count from zero.
 const OWN_LINK: LinkKey = LinkKey(u64::MAX);
 
 /// A call that a server refused because of its authorization.
@@ -89,7 +89,7 @@ pub(crate) async fn offer(shared: &Arc<GatewayShared>, call: RefusedCall<'_>) ->
     }
 }
 
-/// Returns the error of a call whose server needs a sign-in.
+/// Returns the error for a call whose server needs a sign-in.
 pub(crate) fn sign_in_required(
     shared: &GatewayShared,
     exchange: &Exchange,
@@ -115,7 +115,7 @@ pub(crate) fn sign_in_advice(shared: &GatewayShared, principal: &Principal, serv
     format!("run `{command}`{page}")
 }
 
-/// Returns the URL of the sign-in page of a server, if browsers can reach it.
+/// Returns the URL for a server's sign-in page, if browsers can reach it.
 fn page_url(shared: &GatewayShared, server: &Alias) -> Option<String> {
     let settings = shared.settings();
     let configured = settings.auth.jwt.as_ref().and_then(|jwt| jwt.resource.as_deref()).and_then(origin_of);
@@ -123,19 +123,19 @@ fn page_url(shared: &GatewayShared, server: &Alias) -> Option<String> {
     Some(format!("{origin}/#/servers/{}", percent_encoded(server.as_str())))
 }
 
-/// Returns the scheme, host and port of a URL.
+/// Returns a URL's scheme, host and port.
 fn origin_of(url: &str) -> Option<String> {
     let url = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "https" | "http"))?;
     Some(url.origin().ascii_serialization())
 }
 
-/// Encodes a name for the fragment of a URL.
+/// Encodes a name for a URL fragment.
 fn percent_encoded(name: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
     name.bytes().map(|byte| if plain(&byte) { char::from(byte).into() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// Waits until the tokens of an account are stored, whether here or on a terminal.
+/// Waits until an account's tokens are stored, whether here or on a terminal.
 async fn stored(shared: &GatewayShared, (server, account): &AccountKey) {
     let (store, account) = (&shared.sign_ins.store, account.as_deref());
     let Some(target) = shared.bridge.sign_in_target(server) else { return std::future::pending().await };
@@ -154,7 +154,7 @@ async fn stored(shared: &GatewayShared, (server, account): &AccountKey) {
 
 /// The server request to the client.
 struct SignInElicitation {
-    /// The id of the elicitation. Modern clients do not get it.
+    /// The elicitation id. Modern clients do not get it.
     id: String,
     params: Box<RawValue>,
 }
@@ -211,7 +211,7 @@ impl SignInElicitation {
     }
 }
 
-/// Receives the answer of a modern client.
+/// Receives a modern client's answer.
 struct SignInAnswer(Mutex<Option<oneshot::Sender<bool>>>);
 
 impl AnswerSink for SignInAnswer {

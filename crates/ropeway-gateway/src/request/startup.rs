@@ -14,10 +14,10 @@ use crate::shared::GatewayShared;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 
-/// Maximum time of a list while no server is there. The official SDKs allow 60 s for a request, and several hosts 30 s.
+/// Maximum time for a list while no server is connected. The official SDKs allow 60 s for a request, and several hosts 30 s.
 const FIRST_SERVER: Duration = Duration::from_secs(25);
 
-/// Maximum time of a call while its server starts, below the 60 s that the official SDKs allow.
+/// Maximum time for a call while its server starts, below the 60 s that the official SDKs allow.
 const CALL_WAIT: Duration = Duration::from_secs(50);
 
 /// Lists wait for a server during this many list timeouts after its start: one that downloads for minutes does not delay each list.
@@ -29,13 +29,13 @@ impl GatewayShared {
         *lock(&self.started_at) = Some(Instant::now());
     }
 
-    /// Returns the servers of these routes that are connecting for the first time, or are about to.
+    /// Returns the servers in these routes that are connecting for the first time, or are about to.
     pub(crate) fn starting(&self, router: &Router) -> Vec<Alias> {
         router.starting(&self.bridge, self.started.is_cancelled())
     }
 
-    /// Waits for the servers of a client's list that are still starting, up to the timeout of lists. If no server is there then, waits
-    /// for the first one. The list names servers that are not connected in time.
+    /// Waits for the servers in a client's list that are still starting, up to the list timeout. If no server is connected then,
+    /// waits for the first one. The list names servers that are not connected in time.
     pub(crate) async fn wait_for_list(&self, client: &Client) {
         let timeout = self.settings().list_timeout;
         let (begun, router) = (Instant::now(), || self.router_of(client).ok());
@@ -49,13 +49,13 @@ impl GatewayShared {
         self.wait_while(begun + timeout.max(FIRST_SERVER), || router().is_some_and(|router| is_empty(&router))).await;
     }
 
-    /// Returns when a list stops to wait for servers, as long as it has entries of others.
+    /// Returns when a list stops waiting for servers, as long as it has entries from others.
     fn list_deadline(&self, begun: Instant, timeout: Duration) -> Instant {
         let started = lock(&self.started_at).unwrap_or(begun);
         (begun + timeout).min(started + timeout * LIST_TIMEOUTS).max(begun)
     }
 
-    /// Waits until the servers of a profile have described themselves or have failed once, up to the timeout of lists.
+    /// Waits until a profile's servers have described themselves or have failed once, up to the list timeout.
     pub(crate) async fn wait_for_descriptions(&self, profile: &str) {
         let is_described = |server: &Alias| self.upstreams.info(server).is_some();
         let deadline = Instant::now() + self.settings().list_timeout;
@@ -66,7 +66,7 @@ impl GatewayShared {
         self.wait_while(deadline, is_missing).await;
     }
 
-    /// Waits while servers start that may have a tool or prompt of this name, unless `is_found`.
+    /// Waits while servers start that may have a tool or prompt with this name, unless `is_found`.
     ///
     /// A name that belongs to a starting server by its prefix, or by the tools that the server listed before, waits until the server is
     /// connected or has failed; any other name waits as long as a list.
@@ -93,13 +93,13 @@ impl GatewayShared {
         !is_starting()
     }
 
-    /// Adds the starting servers that may have a tool or prompt to the error of an unknown one.
+    /// Adds the starting servers that may have a tool or prompt to the error for an unknown one.
     pub(crate) fn name_starting(&self, router: &Router, name: &str, error: &mut ErrorReply) {
         let starting = self.starting(router);
         add_starting(error, router.owners(name, &starting).iter().map(|owner| owner.server));
     }
 
-    /// Waits for changes of the servers while a condition holds, until the deadline.
+    /// Waits for server changes while a condition holds, until the deadline.
     async fn wait_while(&self, deadline: Instant, condition: impl Fn() -> bool) {
         let mut changes = self.bridge.changes();
         let settled = async {

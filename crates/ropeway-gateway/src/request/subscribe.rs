@@ -25,13 +25,13 @@ use ropeway_mcp::protocol::ClientParams;
 /// Maximum time until a server has confirmed subscriptions. Clients wait for a response for 60 s and more.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Maximum resources of one request whose server is looked up, because none has listed them. Each costs a request to each server.
+/// Maximum resources per request whose server is looked up, because none has listed them. Each costs a request to each server.
 const MAX_LOOKUPS: usize = 16;
 
-/// Maximum time until the servers of restored subscriptions are found. They may be starting, too.
+/// Maximum time until the servers for restored subscriptions are found. They may be starting, too.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Handles `resources/subscribe`. The response follows the confirmation of the server.
+/// Handles `resources/subscribe`. The response follows the server's confirmation.
 pub(crate) fn subscribe(
     shared: &Arc<GatewayShared>,
     requester: &Requester<'_>,
@@ -150,7 +150,7 @@ impl<'a> Subscribing<'a> {
         Self { shared, client, key, subscriber, lookups: MAX_LOOKUPS.into() }
     }
 
-    /// Subscribes to resources, and waits until their servers have confirmed that. Returns the outcomes in the order of the URIs.
+    /// Subscribes to resources, and waits until their servers have confirmed that. Returns the outcomes in URI order.
     pub(crate) async fn add_all(&self, uris: Vec<Arc<str>>) -> Vec<Result<Arc<str>, SubscriptionRefusal>> {
         let deadline = Instant::now() + CONFIRM_TIMEOUT;
         let mut outcomes = Vec::with_capacity(uris.len());
@@ -184,7 +184,7 @@ impl<'a> Subscribing<'a> {
         Ok(NewSubscription { shared: self.shared, key: self.key, resource, is_kept: !is_new })
     }
 
-    /// Finds the server of a resource.
+    /// Finds a resource's server.
     async fn find(&self, client_uri: Arc<str>, deadline: Instant) -> Result<SubscribedResource, ErrorReply> {
         let (shared, client) = (self.shared, self.client);
         let router = shared.router_of(client)?;
@@ -196,7 +196,7 @@ impl<'a> Subscribing<'a> {
         Ok(SubscribedResource { group: GroupKey { isolation_key: client.isolation_key, server }, uri, client_uri })
     }
 
-    /// Finds the server of a resource that no server has listed: the first one that can read it. Servers that are starting are
+    /// Finds the server for a resource that no server has listed: the first one that can read it. Servers that are starting are
     /// waited for, because others accept a subscription to any URI.
     async fn find_owner(&self, uri: &str, servers: Vec<Alias>, deadline: Instant) -> Result<Alias, ErrorReply> {
         let info = |server: &Alias| self.shared.upstreams.info(server);
@@ -206,7 +206,7 @@ impl<'a> Subscribing<'a> {
         if may_look_up {
             match tokio::time::timeout_at(deadline, self.look_up(uri, &connected, &late)).await {
                 Ok(Some(owner)) => return Ok(owner),
-                // All of them have answered or failed.
+                // All have answered or failed.
                 Ok(None) => {}
                 Err(_) => {
                     let mut error = ErrorReply::resource_not_found(uri, self.client.era);
@@ -223,7 +223,8 @@ impl<'a> Subscribing<'a> {
         found.ok_or_else(|| ErrorReply::resource_not_found(uri, self.client.era))
     }
 
-    /// Returns the first server that can read a resource: a connected one, in their order, or else the first of the others to answer.
+    /// Returns the first server that can read a resource: a connected one, in their order, or else the first to answer among the
+    /// others.
     async fn look_up(&self, uri: &str, connected: &[Alias], late: &[Alias]) -> Option<Alias> {
         let has = join_all(connected.iter().map(|server| self.has_resource(server, uri))).await;
         let first = connected.iter().zip(has).find(|(_, has)| *has).map(|(server, _)| server.clone());
@@ -236,7 +237,7 @@ impl<'a> Subscribing<'a> {
 
     /// Returns `true` if a server can read a resource, once it is connected.
     async fn has_resource(&self, server: &Alias, uri: &str) -> bool {
-        // The resources of a principal's own account cannot be subscribed to.
+        // Resources in a principal's own account cannot be subscribed to.
         if self.shared.upstreams.account(server, &self.client.principal).is_some() {
             return false;
         }
@@ -245,8 +246,8 @@ impl<'a> Subscribing<'a> {
         read.is_ok_and(|read| read.is_ok())
     }
 
-    /// Places subscriptions to one server on the connection of the client's calls, and waits until the server has confirmed them.
-    /// Returns those that failed, which have ended.
+    /// Places subscriptions to one server on the connection for the client's calls, and waits until the server has confirmed
+    /// them. Returns those that failed, which have ended.
     async fn confirm(
         &self,
         group: &GroupKey,
@@ -283,7 +284,7 @@ impl<'a> Subscribing<'a> {
         ErrorReply::for_client(error, self.client)
     }
 
-    /// Returns the error of a subscription that a server does not confirm in time.
+    /// Returns the error for a subscription that a server does not confirm in time.
     fn late(&self, server: &Alias) -> ErrorReply {
         let server = server.clone();
         self.refusal(&CallError::Timeout { server, after: CONFIRM_TIMEOUT, idle: false, hint: None })
@@ -295,14 +296,14 @@ fn fail_all(added: &[(usize, NewSubscription<'_>)], error: &ErrorReply) -> Vec<(
     added.iter().map(|(index, _)| (*index, error.clone())).collect()
 }
 
-/// Restores the subscriptions of a session that was revived. Servers that are not connected confirm them later.
+/// Restores a revived session's subscriptions. Servers that are not connected confirm them later.
 pub(crate) fn restore(shared: &Arc<GatewayShared>, client: &Arc<Client>, uris: impl IntoIterator<Item = String>) {
     let uris: Vec<Arc<str>> = uris.into_iter().map(Into::into).collect();
     if uris.is_empty() {
         return;
     }
     spawn(shared, client, async move |shared, client| {
-        // All of them were accepted before.
+        // All were accepted before.
         let subscribing = Subscribing { lookups: uris.len().into(), ..Subscribing::client(&shared, &client) };
         let deadline = Instant::now() + RESTORE_TIMEOUT;
         let mut servers: HashMap<Alias, Vec<Arc<str>>> = HashMap::new();
@@ -323,7 +324,7 @@ pub(crate) fn restore(shared: &Arc<GatewayShared>, client: &Arc<Client>, uris: i
     });
 }
 
-/// Moves subscriptions whose server was replaced, such as by a reload of the configuration, to its new connection.
+/// Moves subscriptions whose server was replaced, such as by a configuration reload, to its new connection.
 pub(crate) fn follow_servers(shared: &Arc<GatewayShared>) {
     let link = |server: &Alias| shared.bridge.server(server).map(|mcp| mcp.link());
     for (group, client) in shared.subscriptions.take_outdated(|server| shared.bridge.slot_id(server), link) {
@@ -346,9 +347,9 @@ fn spawn<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
-/// Places a group, or its `restored` subscriptions if it is placed already, on the current connection of its clients' calls, whether
-/// or not it is established yet. Reports a change of each resource to the clients once the server has confirmed its subscription,
-/// because earlier ones may have gone unnoticed.
+/// Places a group, or its `restored` subscriptions if it is placed already, on the connection that its clients' calls currently
+/// use, whether or not that is established yet. Reports a change in each resource to the clients once the server has confirmed
+/// its subscription, because earlier ones may have gone unnoticed.
 async fn move_group(shared: &GatewayShared, group: &GroupKey, client: &Arc<Client>, restored: &[Arc<str>]) {
     match shared.upstreams.subscription_place(&group.server, client).await {
         Ok(place) => {

@@ -1,4 +1,4 @@
-//! The ids of tasks: sealed, so that they name the server and belong to one principal.
+//! Task ids: sealed, so that they name the server and belong to one principal.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use ropeway_core::json;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::protocol::{ScanError, is_key, scan_object};
 
-/// The member of `_meta` that names the task of a message
+/// The `_meta` member that names a message's task
 /// ([2025-11-25](https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks)).
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
@@ -24,14 +24,15 @@ pub(crate) struct TaskRoute {
     pub(crate) task: String,
 }
 
-/// Seals the id of a task, always to the same id. Returns `None` if it is not a string. The server decides when the task expires.
+/// Seals a task id, always to the same id. Returns `None` if it is not a string. The server decides when the task expires.
 pub(crate) fn seal_task(keys: &KeyRing, principal: &Principal, server: &Alias, task: &[u8]) -> Option<String> {
     let task = json::from_slice(task).ok()?;
     let payload = serde_json::to_vec(&TaskRoute { server: server.clone(), task }).unwrap_or_default();
     Some(keys.seal_lasting(SealKind::Task, principal.id(), &payload))
 }
 
-/// Replaces the task of a server's message, as the principal knows it. Returns `None` if the message belongs to no task.
+/// Replaces the task in a server's message with the one that the principal knows. Returns `None` if the message belongs to no
+/// task.
 pub(crate) fn with_sealed_task(
     keys: &KeyRing,
     principal: &Principal,
@@ -43,7 +44,7 @@ pub(crate) fn with_sealed_task(
     RawValue::from_string(String::from_utf8(sealed.to_vec()).ok()?).ok()
 }
 
-/// Replaces the task of a client's answer, as the server knows it. Returns `None` if the answer belongs to no task.
+/// Replaces the task in a client's answer with the one that the server knows. Returns `None` if the answer belongs to no task.
 pub(crate) fn with_own_task(keys: &KeyRing, principal: &Principal, answer: &RawValue) -> Option<Box<RawValue>> {
     memchr::memmem::find(answer.get().as_bytes(), RELATED_TASK.as_bytes())?;
     let own = |task: &[u8]| {
@@ -54,12 +55,12 @@ pub(crate) fn with_own_task(keys: &KeyRing, principal: &Principal, answer: &RawV
     RawValue::from_string(String::from_utf8(replaced.to_vec()).ok()?).ok()
 }
 
-/// Replaces the ids of tasks in a result, and copies everything else. An id for which `replace` returns `None` stays.
+/// Replaces the task ids in a result, and copies everything else. An id for which `replace` returns `None` stays.
 pub(crate) fn replace_task_ids(result: &[u8], replace: impl Fn(&[u8]) -> Option<String>) -> Result<Bytes, ScanError> {
     replace_ids(result, &["taskId", "task"], replace)
 }
 
-/// Replaces the id of the related task, and those under `keys`: an id, or an object with one.
+/// Replaces the related task's id, and those under `keys`: an id, or an object with one.
 fn replace_ids(text: &[u8], keys: &[&str], replace: impl Fn(&[u8]) -> Option<String>) -> Result<Bytes, ScanError> {
     let mut ids = Vec::new();
     let mut tasks = Vec::new();
@@ -92,7 +93,7 @@ fn replace_ids(text: &[u8], keys: &[&str], replace: impl Fn(&[u8]) -> Option<Str
     Ok(replaced.into())
 }
 
-/// Returns the values of a key in the object at a range of the text.
+/// Returns a key's values in the object at a text range.
 fn object_members(text: &[u8], object: &Range<usize>, wanted: &str) -> Result<Vec<Range<usize>>, ScanError> {
     let mut values = Vec::new();
     scan_object(&text[object.clone()], |key, member| {
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(sealed.get(), message.get().replace("t-1", &id));
         let back = with_own_task(&keys, &principal, &sealed).expect("a task");
         assert_eq!(back.get(), message.get());
-        // The id of another principal stays.
+        // Another principal's id stays.
         let other = with_own_task(&keys, &Principal::from("bob"), &sealed).expect("a task");
         assert_eq!(other.get(), sealed.get());
         assert!(with_sealed_task(&keys, &principal, &server, &raw(r#"{"taskId":"x"}"#)).is_none());

@@ -1,4 +1,4 @@
-//! Tasks of servers. Clients know them by sealed ids.
+//! Server tasks. Clients know them by sealed ids.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::shared::GatewayShared;
 use ropeway_mcp::RawReply;
 use ropeway_mcp::protocol::{ClientParams, Era, ScanError};
 
-/// Sends a request and seals the ids of tasks in its result.
+/// Sends a request and seals the task ids in its result.
 pub(crate) async fn send(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, request: UpstreamRequest) -> Outcome {
     let (server, extras) = (request.server.clone(), request.extras);
     match relay::send(shared, exchange, request).await {
@@ -39,7 +39,7 @@ fn is_task(reply: &RawReply) -> bool {
         || (reply.info.era == Era::Legacy && memchr::memmem::find(&reply.result, br#""taskId""#).is_some())
 }
 
-/// Returns how a request ends whose result has other task ids now. A result with the ids of the server is not forwarded.
+/// Returns how a request ends whose result has other task ids now. A result with the server's ids is not forwarded.
 fn finish(exchange: &Exchange, reply: RawReply, result: Result<Bytes, ScanError>, extras: ResultExtras) -> Outcome {
     match result {
         Ok(result) => relay::finish(exchange, RawReply { result, ..reply }, extras),
@@ -63,7 +63,7 @@ pub(crate) fn task(
         Method::UpdateTask => "tasks/update",
         Method::CancelTask => "tasks/cancel",
         Method::TaskResult => "tasks/result",
-        // Tasks of several servers have no common list.
+        // There is no common task list for several servers.
         _ => return Err(ErrorReply::method_not_found("tasks/list", requester.client.era)),
     };
     let id = target(params, "taskId")?;

@@ -1,4 +1,4 @@
-//! Input requests of modern servers for legacy clients: each becomes a request to the client, and the call is repeated with
+//! Modern servers' input requests for legacy clients: each becomes a request to the client, and the call is repeated with
 //! the answers.
 
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use ropeway_mcp::{RawReply, ServerRequestMethod};
 /// Maximum number of input requests in one round.
 const MAX_INPUTS: usize = 16;
 
-/// A round of input that a modern server requests.
+/// An input round that a modern server requests.
 pub(crate) struct InputRound {
     requests: Map<String, Value>,
     state: Option<Value>,
 }
 
 impl InputRound {
-    /// Reads the result of a modern server, if it requests input from a legacy client.
+    /// Reads a modern server's result, if it requests input from a legacy client.
     pub(crate) fn read(exchange: &Exchange, reply: &RawReply) -> Result<Option<Self>, ErrorReply> {
         if exchange.client.era != Era::Legacy || reply.info.era != Era::Modern {
             return Ok(None);
@@ -44,7 +44,7 @@ impl InputRound {
         Ok(Some(Self { requests, state: result.get("requestState").cloned() }))
     }
 
-    /// Asks the client all server requests and returns the params of the repeated request.
+    /// Sends the client all server requests and returns the params for the repeated request.
     pub(crate) async fn answer(
         self,
         exchange: &Arc<Exchange>,
@@ -73,7 +73,7 @@ impl InputRound {
     }
 }
 
-/// Asks a legacy client one server request and returns its result.
+/// Sends one server request to a legacy client and returns its result.
 async fn ask(exchange: &Arc<Exchange>, request: &Value) -> Result<Value, ErrorReply> {
     let mut params = request.get("params").cloned().unwrap_or_else(|| json!({}));
     let method = match request["method"].as_str() {

@@ -1,4 +1,4 @@
-//! Servers whose requests need a separate connection for each client, remembered across restarts of the gateway.
+//! Servers whose requests need a separate connection for each client, remembered across gateway restarts.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -16,20 +16,19 @@ use ropeway_core::sync::lock;
 /// Maximum number of servers that are remembered. The oldest ones are forgotten.
 const MAX_SERVERS: usize = 256;
 
-/// Maximum size of the file.
+/// Maximum file size.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// The content of the file.
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
-    /// When each server was added, in seconds since 1970, by the identities of the servers.
+    /// When each server was added, in seconds since 1970, by server identity.
     #[serde(default)]
     asking: BTreeMap<String, u64>,
 }
 
 /// Servers whose requests need a separate connection for each client. Without a path, they are kept in memory only.
 ///
-/// [`insert`](Self::insert) changes the set in memory, and the background task of the gateway [saves](Self::save) it.
+/// [`insert`](Self::insert) changes the set in memory, and the gateway's background task [saves](Self::save) it.
 #[derive(Default)]
 pub(crate) struct AskingServers {
     path: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Latencies of the servers, measured at most every few seconds, however many pages are open.
+//! Server latencies, measured at most every few seconds, however many pages are open.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -19,7 +19,7 @@ const LINGERING_UNANSWERED: Duration = Duration::from_secs(600);
 /// Maximum number of clients without requests that a connection keeps apart.
 const MAX_RECENT: usize = 16;
 
-/// The clients of a connection. Clients with equal user keys count as one.
+/// A connection's clients. Clients with equal user keys count as one.
 #[derive(Default)]
 pub(crate) struct LinkUsers {
     /// Requests in progress, by their numbers.
@@ -36,7 +36,7 @@ pub(crate) struct LinkUsers {
 
 /// A request in progress on a connection.
 pub(crate) struct ActiveRequest {
-    /// The user key of its client.
+    /// Its client's user key.
     pub(crate) client: u64,
     pub(crate) exchange: RequestTag,
     /// The server that it was sent to.
@@ -86,14 +86,14 @@ impl LinkUsers {
         }
     }
 
-    /// Releases a client that is gone. Messages about its answered requests are no longer expected; those about requests without
+    /// Releases a disconnected client. Messages about its answered requests are no longer expected; those about requests without
     /// a response may still follow.
     pub(crate) fn forget(&mut self, client: u64) {
         self.recent.forget(client);
         self.recent_logging.forget(client);
     }
 
-    /// Releases all ended requests, because the server that may send messages about them is gone.
+    /// Releases all ended requests, because the server that may send messages about them has ended.
     pub(crate) fn forget_ended(&mut self) {
         self.recent = RecentClients::default();
         self.recent_logging = RecentClients::default();
@@ -128,12 +128,12 @@ impl LinkUsers {
         self.active.values().filter(|request| request.wants_logs).map(|request| request.exchange).collect()
     }
 
-    /// Returns the servers of the requests in progress.
+    /// Returns the servers that the requests in progress were sent to.
     pub(crate) fn servers(&self) -> Vec<(RequestTag, Alias)> {
         self.active.values().map(|request| (request.exchange, request.server.clone())).collect()
     }
 
-    /// Returns when the first of the requests in progress for which `is_delayed` returns `true` began.
+    /// Returns when the first request in progress began for which `is_delayed` returns `true`.
     pub(crate) fn waiting_since(&self, is_delayed: impl Fn(&ActiveRequest) -> bool) -> Option<Instant> {
         self.active.values().filter(|request| is_delayed(request)).map(|request| request.began).min()
     }
@@ -163,7 +163,7 @@ fn has_several(mut clients: impl Iterator<Item = u64>) -> bool {
 #[derive(Default)]
 struct RecentClients {
     entries: Vec<RecentClient>,
-    /// Until when messages may follow about requests of clients beyond [`MAX_RECENT`].
+    /// Until when messages may follow about requests from clients beyond [`MAX_RECENT`].
     overflow: Option<Instant>,
 }
 
@@ -241,7 +241,7 @@ mod tests {
         users.begin(exchange, &"s".into())
     }
 
-    /// Begins and ends a request of a client.
+    /// Begins and ends a client's request.
     fn request(users: &mut LinkUsers, key: u64, is_answered: bool) {
         let number = begin(users, &exchange(key));
         users.end(number, is_answered);

@@ -33,17 +33,26 @@ use ropeway_core::tool::{Alias, CallError};
 use ropeway_mcp::protocol::Era;
 use ropeway_mcp::{Handlers, Mcp, RawReply, RawRequest, RequestTag, ServerInfo, too_many_elicitations};
 
-/// Notifies a server that the roots of its client have changed.
+/// Notifies a server that its client's roots have changed.
 const ROOTS_CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
 
-/// The code of an error that requires URL elicitations
+/// The code for an error that requires URL elicitations
 /// (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error>).
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// Maximum time that a call waits for subscriptions of its client that move to its connection.
+/// Maximum time that a call waits for its client's subscriptions to move to its connection.
 const MAX_MOVE_WAIT: Duration = Duration::from_secs(5);
 
-/// The connections of a gateway to its servers.
+/// A gateway's connections to its servers.
+///
+/// The gateway's shared state owns it. Shared connections belong to the bridge. An isolated one belongs to `isolated`, and to the
+/// guards that its requests and subscriptions hold: once it leaves the map, it closes when the last guard is dropped. Calls and
+/// subscriptions insert connections. Eviction, [`forget`](Self::forget), [`apply_tokens`](Self::apply_tokens),
+/// [`close_isolated`](Self::close_isolated) and [`close_idle`](Self::close_idle) remove them.
+///
+/// The `isolated` lock is taken first. Under it come a connection's own locks, and the parked calls' lock under `requests`. None
+/// is held across `.await`: adding a connection does not connect it. Removed connections are dropped after the lock is released,
+/// because the last handle ends a process or session. Only if a replacement cannot be added are they dropped under it.
 pub(crate) struct Upstreams {
     bridge: Bridge,
     switchboard: Arc<Switchboard>,
@@ -54,11 +63,11 @@ pub(crate) struct Upstreams {
     subscriptions: Arc<Subscriptions>,
 }
 
-/// Identifies an isolated connection. Principals never share one, whatever the keys of their clients are.
+/// Identifies an isolated connection. Principals never share one, whatever their clients' keys are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct IsolationKey {
     principal: Arc<str>,
-    /// The isolation key of the client.
+    /// The client's isolation key.
     client: u64,
     server: Alias,
 }
@@ -75,11 +84,11 @@ struct IsolatedConnection {
     switchboard: Arc<Switchboard>,
     /// The account whose tokens it uses, if principals have their own tokens.
     account: Option<Arc<str>>,
-    /// The slot of the server when the connection was made.
+    /// The server's slot when the connection was made.
     slot: u64,
     /// The requests in progress.
     requests: Mutex<Vec<RequestTag>>,
-    /// Number of groups of subscriptions, which keep the connection open.
+    /// Number of subscription groups, which keep the connection open.
     subscriptions: AtomicUsize,
     used_at: Mutex<Instant>,
     /// Counts the connection until it is closed or evicted.
@@ -103,7 +112,7 @@ impl Deref for UpstreamLease {
 }
 
 impl UpstreamLease {
-    /// Sends a request of a client. Fails if the server asks the user too often.
+    /// Sends a client's request. Fails if the server asks the user too often.
     pub(crate) async fn send(&self, request: RawRequest, exchange: &Arc<Exchange>) -> Result<RawReply, CallError> {
         let set_answered = |is_answered| self.link_use.iter().for_each(|link_use| link_use.set_answered(is_answered));
         set_answered(false);
@@ -178,15 +187,15 @@ impl IsolatedConnection {
 
 impl Drop for IsolatedConnection {
     fn drop(&mut self) {
-        // The process or session ends with the last handle of the connection.
+        // The process or session ends with the connection's last handle.
         self.switchboard.remove_link(self.mcp.link());
     }
 }
 
-/// The connection that subscriptions of a client to a server are placed on.
+/// The connection that a client's subscriptions to a server are placed on.
 pub(crate) struct SubscriptionPlace {
     pub(crate) mcp: Mcp,
-    /// The slot of the server.
+    /// The server's slot.
     pub(crate) slot: Option<u64>,
     /// Keeps an isolated connection open. `None` for a shared one.
     pub(crate) connection: Option<SubscriptionGuard>,
@@ -206,7 +215,7 @@ impl Upstreams {
         Self { bridge, switchboard, parked, shares, max_idle, isolated: Mutex::default(), subscriptions }
     }
 
-    /// Returns the connection for a request of a client, for a call of one of the server's tools if `own_name` is given.
+    /// Returns the connection for a client's request, or for a call to one of the server's tools if `own_name` is given.
     pub(crate) async fn connect(
         &self,
         server: &Alias,
@@ -231,7 +240,7 @@ impl Upstreams {
         Ok(UpstreamLease { lease, switchboard: self.switchboard.clone(), link_use, _request: request })
     }
 
-    /// Returns the account of a principal that has its own tokens for a server. `None` is the shared account, which all other
+    /// Returns the account for a principal that has its own tokens for a server. `None` is the shared account, which all other
     /// servers and unnamed principals use.
     pub(crate) fn account(&self, server: &Alias, principal: &Principal) -> Option<Arc<str>> {
         let has_name = !principal.id().is_empty();
@@ -240,7 +249,7 @@ impl Upstreams {
 
     /// Returns `true` if a client needs its own connection to a server.
     fn is_isolated(&self, server: &Alias, client: &Arc<Client>) -> bool {
-        // Its tokens must not serve the requests of another principal.
+        // Its tokens must not serve another principal's requests.
         if self.account(server, &client.principal).is_some() {
             return true;
         }
@@ -273,7 +282,7 @@ impl Upstreams {
         claim
     }
 
-    /// Gives the roots of a new client to the servers that have requested roots, if it is the only one with roots.
+    /// Gives a new client's roots to the servers that have requested roots, if no other client has roots.
     pub(crate) fn offer_roots(&self, client: &Arc<Client>) {
         if client.capabilities.roots {
             for server in &self.bridge.servers() {
@@ -284,7 +293,7 @@ impl Upstreams {
         }
     }
 
-    /// Returns the connection of a client, which is created if necessary.
+    /// Returns a client's connection, which is created if necessary.
     fn isolated_connection(&self, server: &Alias, client: &Arc<Client>) -> Result<Arc<IsolatedConnection>, CallError> {
         let (principal, server_name) = (client.principal.shared_id(), server.clone());
         let key = IsolationKey { principal, client: client.isolation_key, server: server_name };
@@ -294,7 +303,7 @@ impl Upstreams {
         if let Some(known) = isolated.get(&key).filter(|known| Some(known.slot) == slot && known.account == account) {
             return Ok(known.clone());
         }
-        // The settings of the server have changed.
+        // The server's settings have changed.
         let outdated = isolated.remove(&key);
         if let Some(outdated) = &outdated {
             drop(lock(&outdated.hold).take());
@@ -334,7 +343,7 @@ impl Upstreams {
         Ok(connection)
     }
 
-    /// Returns the isolated connection of a client to a server, once it is connected.
+    /// Returns a client's isolated connection to a server, once it is connected.
     pub(crate) fn isolated_of(&self, server: &Alias, client: &Client) -> Option<Mcp> {
         let (principal, slot) = (client.principal.shared_id(), self.bridge.slot_id(server));
         let key = IsolationKey { principal, client: client.isolation_key, server: server.clone() };
@@ -342,7 +351,7 @@ impl Upstreams {
         (Some(own.slot) == slot && own.mcp.is_connected()).then(|| own.mcp.clone())
     }
 
-    /// Counts a connection of a principal. At the limit, its least recently used connection is removed and returned.
+    /// Counts a principal's connection. At the limit, its least recently used connection is removed and returned.
     fn hold(
         &self,
         isolated: &mut HashMap<IsolationKey, Arc<IsolatedConnection>>,
@@ -396,7 +405,7 @@ impl Upstreams {
         }
     }
 
-    /// Applies changed tokens of an account: connections with its previous tokens end.
+    /// Applies an account's changed tokens: connections with its previous tokens end.
     pub(crate) async fn apply_tokens(&self, (server, account): &AccountKey) {
         self.close_where(|key, connection| key.server == *server && connection.account == *account);
         if account.is_none() {
@@ -412,7 +421,7 @@ impl Upstreams {
         self.close_where(|key, _| key.server == *server || sharing.contains(&key.server));
     }
 
-    /// Restarts a server, on all of its connections.
+    /// Restarts a server, on all its connections.
     pub(crate) async fn restart(&self, server: &Alias, reason: &str) -> Result<(), CallError> {
         self.close_isolated(server);
         self.bridge.restart(server, reason).await
@@ -440,17 +449,17 @@ impl Upstreams {
         lock(&self.isolated).len()
     }
 
-    /// Returns the description of a server, if it is connected.
+    /// Returns a server's description, if it is connected.
     pub(crate) fn info(&self, server: &Alias) -> Option<Arc<ServerInfo>> {
         self.bridge.server(server)?.server_info()
     }
 
-    /// Returns the protocol era of a server, if it is connected.
+    /// Returns a server's protocol era, if it is connected.
     pub(crate) fn era(&self, server: &Alias) -> Option<Era> {
         self.info(server).map(|info| info.era)
     }
 
-    /// Returns the connection for the subscriptions of a client to a server: that of its calls. Starts a lazy server.
+    /// Returns the connection for a client's subscriptions to a server: the one that its calls use. Starts a lazy server.
     ///
     /// # Errors
     ///
@@ -479,8 +488,8 @@ impl Upstreams {
         Ok(SubscriptionPlace { mcp, slot, connection: None, started })
     }
 
-    /// Moves the subscriptions of a client to the connection of its call, before the call is sent. The call may cause changes that
-    /// the client expects to be notified of.
+    /// Moves a client's subscriptions to its call's connection, before the call is sent. The call may cause changes that the
+    /// client expects notifications for.
     async fn follow_call(&self, server: &Alias, client: &Arc<Client>, mcp: &Mcp) {
         if !self.subscriptions.is_elsewhere(client, server, mcp.link()) {
             return;
@@ -503,7 +512,7 @@ impl Upstreams {
         }
     }
 
-    /// Notifies the servers that have the roots of a client, or are about to get them, that its roots have changed.
+    /// Notifies the servers that have a client's roots, or are about to get them, that its roots have changed.
     pub(crate) fn roots_changed(&self, client: &Arc<Client>) {
         let own = |(key, connection): (&IsolationKey, &Arc<IsolatedConnection>)| {
             key.is_of(client).then(|| connection.mcp.clone())
@@ -518,7 +527,7 @@ impl Upstreams {
         }
     }
 
-    /// Sets the minimum level of log messages of all servers.
+    /// Sets the minimum log level on all servers.
     pub(crate) fn set_log_level(&self, level: &'static str) {
         let shared = self.bridge.servers().into_iter().filter_map(|alias| self.bridge.server(alias));
         let isolated: Vec<Mcp> = lock(&self.isolated).values().map(|connection| connection.mcp.clone()).collect();

@@ -1,4 +1,4 @@
-//! The rate of restarts that operators request.
+//! The rate limit for restarts that operators request.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(3);
 pub(crate) struct RestartLimit(Mutex<HashMap<Alias, Instant>>);
 
 impl RestartLimit {
-    /// Counts a restart of a server. Fails with the remaining time if the previous one is too recent.
+    /// Counts a server restart. Fails with the remaining time if the previous one is too recent.
     pub(crate) fn take(&self, server: &Alias) -> Result<(), Duration> {
         let mut latest = lock(&self.0);
         latest.retain(|_, at| at.elapsed() < MIN_INTERVAL);

@@ -1,4 +1,4 @@
-//! Limits on the requests to one server, of all clients together.
+//! Limits on the requests to one server, from all clients together.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -17,7 +17,7 @@ pub(crate) enum SignInDenied {
 }
 
 impl SignInDenied {
-    /// Returns the name of the rule in the audit log.
+    /// Returns the rule's name in the audit log.
     pub(crate) fn rule(self) -> &'static str {
         match self {
             Self::Unknown => "servers",
@@ -41,7 +41,7 @@ pub(crate) fn sign_in_account(
     }
 }
 
-/// Returns `true` if a principal may use a server in one of its profiles, or operates all of them.
+/// Returns `true` if a principal may use a server in one of its profiles, or operates all servers.
 fn may_use(shared: &GatewayShared, principal: &Principal, server: &Alias) -> bool {
     let routers = shared.routers();
     let mut allowed = routers.all().filter(|router| principal.allows_profile(&router.profile.name));
@@ -50,7 +50,7 @@ fn may_use(shared: &GatewayShared, principal: &Principal, server: &Alias) -> boo
         || allowed.any(|router| permitted(router.clone(), principal).has_server(server))
 }
 
-/// Returns the command that signs in to an account on the machine of the gateway.
+/// Returns the command that signs in to an account on the gateway's machine.
 pub(crate) fn login_command(shared: &GatewayShared, server: &Alias, account: Option<&str>) -> String {
     command(server, account, shared.config_file.as_deref())
 }

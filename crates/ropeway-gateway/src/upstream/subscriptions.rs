@@ -1,4 +1,4 @@
-//! Subscriptions of clients to resources, and the connections that they are placed on.
+//! Client subscriptions to resources, and the connections that they are placed on.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +16,13 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 use ropeway_mcp::{LinkKey, RequestTag, SubscriptionHold};
 
-/// Maximum number of subscriptions of one subscriber.
+/// Maximum number of subscriptions per subscriber.
 pub(crate) const MAX_PER_SUBSCRIBER: usize = 1000;
 
-/// Maximum bytes of the URIs of one subscriber.
+/// Maximum bytes of one subscriber's URIs.
 pub(crate) const MAX_SUBSCRIBER_BYTES: usize = 256 << 10;
 
-/// Maximum bytes of the URIs that the session journal keeps for one session, so that they fit into one line.
+/// Maximum URI bytes that the session journal keeps for one session, so that they fit into one line.
 const MAX_NOTED_BYTES: usize = 8 << 10;
 
 /// Bytes that a subscription takes in all tables together, without its URI.
@@ -33,11 +33,11 @@ const OVERHEAD: usize = 512;
 pub(crate) enum SubscriberKey {
     /// A legacy client.
     Client(ClientId),
-    /// A listening request of a modern client.
+    /// A modern client's listening request.
     Listener(RequestTag),
 }
 
-/// The destination of the notifications of a subscriber.
+/// Where a subscriber's notifications go.
 #[derive(Clone)]
 pub(crate) enum Subscriber {
     Client(Weak<Client>),
@@ -74,8 +74,8 @@ impl Subscriber {
     }
 }
 
-/// The subscriptions of clients with the same isolation key to one server. All of them are placed on one connection: that of the
-/// clients' calls.
+/// The subscriptions to one server by clients with the same isolation key. All are placed on one connection: the one that the
+/// clients' calls use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupKey {
     pub(crate) isolation_key: u64,
@@ -86,13 +86,13 @@ pub(crate) struct GroupKey {
 #[derive(Clone, Debug)]
 pub(crate) struct SubscribedResource {
     pub(crate) group: GroupKey,
-    /// The URI of the server.
+    /// The server's URI.
     pub(crate) uri: Arc<str>,
-    /// The URI of the client.
+    /// The client's URI.
     pub(crate) client_uri: Arc<str>,
 }
 
-/// A limit of subscriptions is reached.
+/// A subscription limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SubscriptionLimit {
     #[error("too many subscriptions (limit: {} per client)", MAX_PER_SUBSCRIBER)]
@@ -106,20 +106,26 @@ pub(crate) enum SubscriptionLimit {
 /// Returns `true` if a client may use a server. Its rights can change after it has subscribed.
 pub(crate) type AccessCheck = Box<dyn Fn(&Client, &Alias) -> bool + Send + Sync>;
 
-/// All subscriptions of clients.
+/// All client subscriptions.
 ///
-/// The table's lock is held for map operations only. Connections that lose their last subscription are dropped after it is
-/// released, because they may close then. `tasks` owns the tasks that restore and move subscriptions; dropping the table ends them.
+/// The gateway's shared state owns the table. Client requests, the background task, and the tasks in `tasks`, which restore and
+/// move subscriptions, write it. Those tasks end when the gateway drains; they hold the shared state, so the table outlives them.
+/// Subscribers are weak references: [`remove_ended`](Self::remove_ended) removes those whose client has disconnected or lost its
+/// access.
+///
+/// The table's lock is never held across `.await`, and notifications are sent after it is released. The bridge's locks, and a
+/// connection's for its subscription holds, come after it; `tasks` is locked on its own. Connections that lose their last
+/// subscription are dropped after the lock is released, because they may close then.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     table: Mutex<Table>,
-    /// Number of groups, to keep calls free of the lock while there are none.
+    /// Number of groups, so that calls take no lock while there are none.
     groups: AtomicUsize,
     access: OnceLock<AccessCheck>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// Groups by their connection, and by the URI of a subscription.
+/// Groups by their connection, and by a subscription's URI.
 type PlacedGroups = HashMap<LinkKey, HashMap<Arc<str>, HashSet<GroupKey>>>;
 
 #[derive(Default)]
@@ -133,23 +139,23 @@ struct Table {
 #[derive(Default)]
 struct Group {
     place: Option<GroupPlace>,
-    /// The slot of the server when the group was last placed.
+    /// The server's slot when the group was last placed.
     slot: Option<u64>,
     /// Whether its server was removed or replaced since the group was placed, so that changes may have gone unnoticed.
     has_gap: bool,
     resources: HashMap<Arc<str>, GroupResource>,
 }
 
-/// The connection of a group.
+/// A group's connection.
 struct GroupPlace {
     link: LinkKey,
     /// Keeps an isolated connection open.
     connection: Option<SubscriptionGuard>,
 }
 
-/// The subscriptions of a group on its connection.
+/// A group's subscriptions on its connection.
 ///
-/// If the group has moved, its former connection stays subscribed until this is dropped: other clients of the group may cause
+/// If the group has moved, its former connection stays subscribed until this is dropped: the group's other clients may cause
 /// changes before the server has confirmed the new subscriptions. Wait for them before you drop it.
 #[derive(Default)]
 pub(crate) struct Placed<'a> {
@@ -159,7 +165,7 @@ pub(crate) struct Placed<'a> {
     _before: Option<Replaced<'a>>,
 }
 
-/// The former place of a group. Dropping it ends the subscriptions there.
+/// A group's former place. Dropping it ends the subscriptions there.
 struct Replaced<'a> {
     subscriptions: &'a Subscriptions,
     key: GroupKey,
@@ -184,7 +190,7 @@ impl Drop for Replaced<'_> {
 
 #[derive(Default)]
 struct GroupResource {
-    /// The subscription on the connection of the group.
+    /// The subscription on the group's connection.
     hold: Option<SubscriptionHold>,
     /// The subscribers, each with the URI that it uses.
     subscribers: HashSet<(SubscriberKey, Arc<str>)>,
@@ -195,11 +201,11 @@ struct SubscriberState {
     hold: Hold,
     /// Bytes of all URIs.
     bytes: usize,
-    /// Bytes of the URIs in the session journal.
+    /// The bytes that the session journal keeps.
     noted: usize,
     /// The resources by the client's URIs.
     resources: HashMap<Arc<str>, SubscriberResource>,
-    /// The URIs of changes that wait for the acknowledgement, which is the first message to a listener.
+    /// Changed URIs that wait for the acknowledgement, which is the first message to a listener.
     early: Option<HashSet<Arc<str>>>,
 }
 
@@ -215,7 +221,7 @@ fn cost(client_uri: &str) -> usize {
 }
 
 impl Subscriptions {
-    /// Sets the check of each notification. Without it, all of them are delivered.
+    /// Sets the check for each notification. Without it, all are delivered.
     pub(crate) fn set_access(&self, access: AccessCheck) {
         // It is set once, when the gateway is built.
         let _ = self.access.set(access);
@@ -296,7 +302,7 @@ impl Subscriptions {
         resource.is_noted
     }
 
-    /// Removes all subscriptions of a subscriber.
+    /// Removes all subscriptions that a subscriber has.
     pub(crate) fn remove_all(&self, key: SubscriberKey) {
         let mut table = lock(&self.table);
         let Some(state) = table.subscribers.remove(&key) else { return };
@@ -329,7 +335,7 @@ impl Subscriptions {
         table.groups.get(&key).is_some_and(|group| group.place.as_ref().is_none_or(|place| place.link != link))
     }
 
-    /// Places the subscriptions of a group on a connection. Returns those that `uris` names, or all if they have moved.
+    /// Places a group's subscriptions on a connection. Returns those that `uris` names, or all if they have moved.
     pub(crate) fn place(&self, key: &GroupKey, to: SubscriptionPlace, uris: &[Arc<str>]) -> Placed<'_> {
         let mut table = lock(&self.table);
         let Table { groups, links, .. } = &mut *table;
@@ -363,7 +369,7 @@ impl Subscriptions {
         Placed { holds, has_gap, _before: before }
     }
 
-    /// Tells the subscribers of a group that resources may have changed, once their subscriptions are confirmed.
+    /// Notifies a group's subscribers that resources may have changed, once their subscriptions are confirmed.
     pub(crate) fn report_gap(&self, key: &GroupKey, holds: &[SubscriptionHold]) {
         for hold in holds.iter().filter(|hold| hold.note_gap()) {
             // The others on the connection have missed nothing.
@@ -372,8 +378,8 @@ impl Subscriptions {
         }
     }
 
-    /// Takes the groups whose server was restarted with other settings, or whose shared connection was replaced, each with one of
-    /// its clients. `slot` and `link` return the current slot and shared connection of a server.
+    /// Takes the groups whose server was restarted with other settings, or whose shared connection was replaced, each with one
+    /// client. `slot` and `link` return a server's current slot and shared connection.
     pub(crate) fn take_outdated(
         &self,
         slot: impl Fn(&Alias) -> Option<u64>,
@@ -409,7 +415,7 @@ impl Subscriptions {
         outdated
     }
 
-    /// Notifies all subscribers of a changed resource that may use its server.
+    /// Notifies a changed resource's subscribers, if they may use its server.
     pub(crate) fn notify(&self, link: LinkKey, uri: &str) {
         let notified = lock(&self.table).subscribers_of(link, uri);
         notified.iter().for_each(|(server, subscriber, client_uri)| self.send(server, subscriber, client_uri));
@@ -420,7 +426,7 @@ impl Subscriptions {
         subscriber.notify(client_uri, is_permitted);
     }
 
-    /// Notifies a listener, which has got its acknowledgement, of the changes so far.
+    /// Notifies a listener, which has got its acknowledgement, about the changes so far.
     pub(crate) fn begin_notifying(&self, key: SubscriberKey) {
         let mut table = lock(&self.table);
         let Some(state) = table.subscribers.get_mut(&key) else { return };
@@ -440,7 +446,7 @@ impl Subscriptions {
 }
 
 impl Table {
-    /// Removes a subscriber of a resource. Returns the place of the group if it was the last one.
+    /// Removes a resource's subscriber. Returns the group's place if that was its last subscription.
     fn release(&mut self, resource: &SubscriberResource, by: &(SubscriberKey, Arc<str>)) -> Option<GroupPlace> {
         let group = self.groups.get_mut(&resource.group)?;
         let placed = group.resources.get_mut(&resource.uri)?;
@@ -457,7 +463,7 @@ impl Table {
         unused.and_then(|group| group.place)
     }
 
-    /// Returns the subscribers of a group to notify of a change. Listeners without an acknowledgement are notified after it.
+    /// Returns a group's subscribers to notify about a change. Listeners without an acknowledgement are notified after it.
     fn subscribers_in(&mut self, key: &GroupKey, uri: &str) -> Vec<(Alias, Subscriber, Arc<str>)> {
         let resource = self.groups.get(key).and_then(|group| group.resources.get(uri));
         let mut found = Vec::new();
@@ -471,7 +477,7 @@ impl Table {
         found
     }
 
-    /// Returns the subscribers on a connection to notify of a change.
+    /// Returns the subscribers on a connection to notify about a change.
     fn subscribers_of(&mut self, link: LinkKey, uri: &str) -> Vec<(Alias, Subscriber, Arc<str>)> {
         let groups = self.links.get(&link).and_then(|uris| uris.get(uri));
         let groups: Vec<GroupKey> = groups.into_iter().flatten().cloned().collect();
@@ -491,7 +497,7 @@ fn check_room(state: Option<&SubscriberState>, client_uri: &str) -> Result<(), S
     }
 }
 
-/// Removes all subscriptions of a group from its connection.
+/// Removes all subscriptions in a group from its connection.
 fn take_place(group: &mut Group, links: &mut PlacedGroups, key: &GroupKey) -> Option<GroupPlace> {
     let place = group.place.take()?;
     for (uri, resource) in &mut group.resources {
@@ -529,7 +535,7 @@ mod tests {
         Arc::new(Client::new(Era::Legacy, description, principal, "default".into(), Some(isolation_key)))
     }
 
-    /// A client and the shares of a gateway.
+    /// A client and a gateway's shares.
     struct Subscribing {
         subscriptions: Subscriptions,
         shares: Shares,

@@ -1,4 +1,4 @@
-//! Routes requests and notifications of servers to the clients that they belong to.
+//! Routes server requests and notifications to the clients that they belong to.
 
 mod links;
 mod notifications;
@@ -30,12 +30,20 @@ use requests::OpenRequests;
 pub(crate) use requests::{WITHDRAWN, answer_in_place};
 pub(crate) use roots::RootsClaim;
 
-/// Returns `true` if the roots of a client may be given to a server over the connection that clients share.
+/// Returns `true` if a client's roots may be given to a server over the connection that clients share.
 type RootsAccess = Box<dyn Fn(&Client, &Alias) -> bool + Send + Sync>;
 
 /// Connects servers with clients for everything but responses.
 ///
-/// Its locks are never held together. The queue of a client may be locked while `links` is, never the reverse.
+/// The gateway's shared state, its upstreams and all isolated connections share it. Connections write through its
+/// [`MessageHandler`], calls through [`use_link`](Self::use_link) and [`settle_roots`](Self::settle_roots), and reloads through
+/// [`set_shared_links`](Self::set_shared_links). Tasks only have the weak reference in `own`. Dropping the switchboard aborts the
+/// tasks that watch open requests. A task that asks a legacy client is detached: it ends when the client answers or disconnects,
+/// when the request is withdrawn, when the call that caused it ends, or when the gateway stops.
+///
+/// No lock is held across `.await`, and its own locks are never held together. A client's queue, or an exchange's attached
+/// request, may be locked while `links` is, never the reverse. `open` stays locked while a task that asks a client is spawned, so
+/// that the task cannot remove its entry before it is inserted.
 pub(crate) struct Switchboard {
     own: Weak<Self>,
     /// Identifies the gateway, so that it does not connect to itself.
@@ -45,18 +53,18 @@ pub(crate) struct Switchboard {
     /// Weak, because subscriptions hold connections, and connections hold the switchboard.
     subscriptions: Weak<Subscriptions>,
     links: Mutex<HashMap<LinkKey, LinkOwner>>,
-    /// The identities of the servers, by their aliases.
+    /// The servers' identities, by their aliases.
     identities: Mutex<HashMap<Alias, Arc<str>>>,
     /// Server requests without an answer.
     open: Mutex<OpenRequests>,
-    /// Servers whose requests could belong to several clients, or delayed calls of other clients.
+    /// Servers whose requests could belong to several clients, or delayed other clients' calls.
     asking: AskingServers,
-    /// All clients are commands of this program, which answer elicitation.
+    /// All clients are this program's commands, which answer elicitation.
     is_for_commands: bool,
     roots_access: OnceLock<RootsAccess>,
     changed: Mutex<HashSet<(Alias, ChangedList)>>,
     changed_notify: Notify,
-    /// Seals the ids of tasks that messages belong to.
+    /// Seals the task ids that messages name.
     keys: OnceLock<Arc<KeyRing>>,
 }
 
@@ -86,13 +94,13 @@ impl Switchboard {
         })
     }
 
-    /// Sets the keys that seal the ids of tasks.
+    /// Sets the keys that seal task ids.
     pub(crate) fn set_keys(&self, keys: Arc<KeyRing>) {
         // A gateway sets them once.
         let _ = self.keys.set(keys);
     }
 
-    /// Returns the params of a message with the task id that its recipient knows.
+    /// Returns a message's params with the task id that its recipient knows.
     fn with_sealed_task(&self, client: &Client, server: Option<&Alias>, params: &RawValue) -> Option<Box<RawValue>> {
         with_sealed_task(self.keys.get()?, &client.principal, server?, params)
     }
@@ -102,14 +110,14 @@ impl Switchboard {
         &self.asking
     }
 
-    /// Returns `true` if requests of a server could belong to several clients, so that each client that can answer them needs its
+    /// Returns `true` if a server's requests could belong to several clients, so that each client that can answer them needs its
     /// own connection.
     pub(crate) fn is_asking(&self, server: &Alias) -> bool {
         let identity = lock(&self.identities).get(server).cloned();
         identity.is_some_and(|identity| self.asking.contains(&identity))
     }
 
-    /// Records that requests of the server at the other end of a connection need a separate connection for each client.
+    /// Records that requests from the server at the other end of a connection need a separate connection for each client.
     fn set_asking(&self, link: LinkKey, reason: &str) {
         let shared = lock(&self.links).get(&link).filter(|owner| owner.client.is_none()).map(|it| it.servers.clone());
         for server in shared.into_iter().flatten() {
@@ -125,7 +133,7 @@ impl Switchboard {
         self.is_for_commands && (client.capabilities.sampling || client.capabilities.roots)
     }
 
-    /// Waits for lists of servers that have changed.
+    /// Waits for changed server lists.
     pub(crate) async fn changes(&self) -> HashSet<(Alias, ChangedList)> {
         loop {
             let changed = std::mem::take(&mut *lock(&self.changed));
@@ -166,7 +174,7 @@ impl MessageHandler for Switchboard {
     }
 }
 
-/// The message handler of a connection that belongs to one client: it declares the capabilities of the client.
+/// The message handler for one client's connection: it declares the client's capabilities.
 pub(crate) struct IsolatedHandler {
     pub(crate) board: Arc<Switchboard>,
     pub(crate) client: Weak<Client>,
@@ -201,13 +209,13 @@ impl MessageHandler for IsolatedHandler {
     }
 }
 
-/// Returns the capabilities of a connection that clients share: everything that one of them may have.
+/// Returns the capabilities for a connection that clients share: everything that a client may have.
 fn all_capabilities(era: Era) -> Value {
     match era {
         Era::Legacy => {
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}})
         }
-        // A request of a modern client carries its own capabilities.
+        // A modern client's request carries its own capabilities.
         Era::Modern => json!({}),
     }
 }

@@ -26,7 +26,7 @@ pub(super) enum TokenOrigin {
 /// A token with its headers.
 pub(super) struct ActiveToken {
     pub(super) tokens: TokenSet,
-    /// `None` for the token of a command.
+    /// `None` for a command's token.
     pub(super) credentials: Option<Credentials>,
     pub(super) header: HeaderValue,
     pub(super) dpop_key: Option<DpopKey>,
@@ -35,7 +35,7 @@ pub(super) struct ActiveToken {
 }
 
 impl ActiveToken {
-    /// Creates a token from the result of a sign-in or a grant.
+    /// Creates a token from a stored sign-in or a grant's result.
     pub(super) fn stored(credentials: Credentials, origin: TokenOrigin) -> Result<Self, OAuthError> {
         let mut token = Self::bearer(credentials.tokens.clone(), origin)?;
         if token.tokens.dpop {

@@ -1,8 +1,8 @@
-//! Classes of IP addresses, to restrict the hosts that untrusted metadata may name.
+//! IP address classes, to restrict the hosts that untrusted metadata may name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The class of an address ([special-purpose addresses](https://www.rfc-editor.org/rfc/rfc6890)).
+/// An address class ([special-purpose addresses](https://www.rfc-editor.org/rfc/rfc6890)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressClass {
     /// An address on the internet.
@@ -13,7 +13,7 @@ pub(super) enum AddressClass {
     Private,
     /// A link-local address, as used by cloud metadata services.
     LinkLocal,
-    /// The shared address space of carriers (RFC 6598).
+    /// The carriers' shared address space (RFC 6598).
     Shared,
     /// Anything else that is not reachable on the internet.
     Reserved,
@@ -27,7 +27,7 @@ impl AddressClass {
         }
     }
 
-    /// Returns the class of a host in a URL, if it follows from the text alone: an address or `localhost`.
+    /// Returns the class of a URL's host, if it follows from the text alone: an address or `localhost`.
     pub(super) fn of_host(host: &str) -> Option<Self> {
         let host = host.trim_end_matches('.');
         if host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost") {
@@ -36,7 +36,7 @@ impl AddressClass {
         host.trim_matches(['[', ']']).parse().ok().map(Self::of)
     }
 
-    /// Returns the name of the class in messages.
+    /// Returns the class name for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Public => "a public address",
@@ -55,7 +55,7 @@ fn of_v4(address: Ipv4Addr) -> AddressClass {
         (127, ..) => AddressClass::Loopback,
         (10, ..) | (172, 16..=31, _) | (192, 168, _) => AddressClass::Private,
         (169, 254, _) => AddressClass::LinkLocal,
-        // The metadata service of one cloud has an address in this range.
+        // One cloud's metadata service has an address in this range.
         (100, 64..=127, _) => AddressClass::Shared,
         (0 | 224..=255, ..) | (192, 0, 0 | 2) | (198, 18 | 19, _) | (198, 51, 100) | (203, 0, 113) | (192, 88, 99) => {
             AddressClass::Reserved

@@ -13,7 +13,7 @@ use super::serialized::unix;
 /// How long an assertion is valid.
 const SECONDS: u64 = 120;
 
-/// The value of `client_assertion_type`.
+/// The `client_assertion_type` value.
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// Creates an assertion. Its audience is the issuer

@@ -18,10 +18,10 @@ use ropeway_core::secret::{Redactor, Secret};
 /// Maximum time between the request and its callback.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
-/// Maximum length of a callback.
+/// Maximum callback length, in bytes. A longer callback is an error.
 const MAX_CALLBACK: usize = 64 << 10;
 
-/// Maximum length of a code.
+/// Maximum code length, in bytes. A longer code counts as missing.
 const MAX_CODE: usize = 16 << 10;
 
 /// Parameters that only the client sets. An endpoint that already has one could replace its value
@@ -57,7 +57,7 @@ pub(super) struct AuthorizationCode {
     pub(super) redirect_uri: String,
 }
 
-/// The parameters of a callback. Each may occur once.
+/// A callback's parameters. Each may occur once.
 #[derive(Default)]
 struct Callback {
     code: Option<String>,
@@ -122,7 +122,7 @@ impl AuthorizationRequest {
         })
     }
 
-    /// Returns `true` if a callback belongs to this request. Other pages can call the port as well.
+    /// Returns `true` if a callback belongs to this request. Other pages can call the port, too.
     pub(super) fn check_state(&self, callback: &str) -> Result<(), OAuthError> {
         let callback = self.parse(callback)?;
         match &callback.state {
@@ -134,7 +134,7 @@ impl AuthorizationRequest {
         }
     }
 
-    /// Returns the code of a callback, whose state was checked.
+    /// Returns the code in a callback whose state was checked.
     pub(super) fn finish(self, callback: &str, redactor: &Redactor) -> Result<AuthorizationCode, OAuthError> {
         self.check_state(callback)?;
         let callback = self.parse(callback)?;

@@ -1,4 +1,4 @@
-//! The authorization of the requests to one server: holds the current token, and obtains the next one.
+//! Authorizes the requests to one server: holds the current token, and obtains the next one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,24 +26,24 @@ use ropeway_core::secret::{AccountRedactor, SharedRedactor};
 use ropeway_core::sync::{read, write};
 use ropeway_core::tool::Alias;
 
-/// Interval at which a connection without a token checks for a sign-in of another process.
+/// Interval at which a connection without a token checks whether another process has signed in.
 const STORE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum time of a sign-in, unless the host sets another one.
+/// Maximum sign-in time, unless the host sets another one.
 pub(crate) const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// The host's handlers and settings for the authorization of its connections.
+/// The host's handlers and settings for authorizing its connections.
 #[derive(Clone, Default)]
 pub(crate) struct AuthHost {
     pub(crate) sign_in: Option<SignInHandler>,
     pub(crate) sign_in_timeout: Option<Duration>,
     pub(crate) store: Option<TokenStore>,
     pub(crate) account: Option<String>,
-    /// Redactors that receive the tokens of all connections.
+    /// Redactors that receive the tokens from all connections.
     pub(crate) redactors: Vec<Arc<AccountRedactor>>,
 }
 
-/// How tokens of a server are obtained.
+/// How a server's tokens are obtained.
 #[derive(Debug)]
 pub(super) enum TokenGrant {
     /// The user signs in. The tokens are in the store.
@@ -55,6 +55,16 @@ pub(super) enum TokenGrant {
 }
 
 /// Authorizes all requests of one connection.
+///
+/// The connection's host creates it, and every transport that the connection opens shares it, so it outlives sessions and
+/// reconnects. Requests read the token from `current`. The holder of `flight` replaces it. `flight` is an async mutex, because
+/// it is held across `.await` while a token is obtained: requests that need the same token queue for it and share the outcome.
+/// The locks are taken in this order: `flight`, then the store's lock for the sign-in, then `current`, a std `RwLock` that is
+/// held only to copy or replace an `Arc`, never across `.await`.
+///
+/// Dropping a request cancels the sign-in or grant that it waits for. A refresh runs in a task instead, because the server may
+/// already have replaced the refresh token, and so does every renewal before a token expires. Such a task keeps the authorizer
+/// alive until it ends.
 pub(crate) struct Authorizer {
     pub(super) alias: Alias,
     pub(super) server: Url,
@@ -73,9 +83,9 @@ pub(crate) struct Authorizer {
     current: RwLock<Current>,
     /// Held while a token is obtained.
     pub(super) flight: Arc<AsyncMutex<Flight>>,
-    /// Number of recoveries that have ended.
+    /// Number of finished recoveries.
     pub(super) recoveries: AtomicU64,
-    /// Number of replacements of tokens that were about to expire.
+    /// Number of finished replacements for tokens that were about to expire.
     pub(super) replacements: AtomicU64,
     /// Whether a request that no call waits for may prompt the user to sign in.
     may_offer: AtomicBool,
@@ -90,17 +100,25 @@ struct Current {
 }
 
 /// State that is changed only while a token is obtained.
+///
+/// The guard is the permission to obtain a token. A request notes `recoveries` or `replacements` before it waits for the guard. If
+/// the number has changed by then, another request has done the work, and `failure` or `replacement_failure` is the outcome for
+/// both.
+///
+/// A renewal moves the guard into its task. A recovery moves the state itself into its refresh task, and puts it back
+/// afterwards. If that recovery is dropped meanwhile, the task goes on without the guard, ordered only by the store's lock, and
+/// the next holder finds the default state and reads the stored tokens again.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// The state of the stored credentials when they were last read.
+    /// The stored credentials' version when they were last read.
     pub(super) stamp: Option<StoreStamp>,
-    /// The outcome of the last recovery, for the calls that waited for it.
+    /// The last recovery's error, for the calls that waited for it.
     pub(super) failure: Option<OAuthError>,
-    /// The error of the last replacement, for the requests that waited for it.
+    /// The last replacement's error, for the requests that waited for it.
     pub(super) replacement_failure: Option<OAuthError>,
-    /// A sign-in that has ended, for the client and the scopes of the next one.
+    /// A sign-in that has ended. The next one reuses its client and scopes.
     pub(super) previous: Option<Credentials>,
-    /// The scopes of the last sign-in for further scopes.
+    /// The scopes that the server required for the last sign-in.
     pub(super) requested: Vec<String>,
     /// Whether the last sign-in was for further scopes.
     pub(super) is_stepped_up: bool,
@@ -108,10 +126,10 @@ pub(super) struct Flight {
     pub(super) rejected_at: Option<Instant>,
 }
 
-/// The headers of one request.
+/// One request's headers.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    /// The generation of the token, for [`Authorizer::recover`].
+    /// The token's generation, for [`Authorizer::recover`].
     pub(crate) generation: u64,
     pub(super) authorization: Option<HeaderValue>,
     pub(super) proof: Option<HeaderValue>,
@@ -143,7 +161,7 @@ impl fmt::Debug for Authorizer {
 }
 
 impl Authorizer {
-    /// Creates the authorizer of a server. Returns `None` if its requests are never authorized by one: it has fixed credentials, or
+    /// Creates a server's authorizer. Returns `None` if its requests are never authorized by one: it has fixed credentials, or
     /// neither settings, stored tokens nor a handler.
     pub(crate) fn new(
         alias: &Alias,
@@ -213,7 +231,7 @@ impl Authorizer {
         matches!(self.grant, TokenGrant::Person(_)) && self.is_store_changed(&*self.flight.lock().await)
     }
 
-    /// Returns the maximum time of a sign-in, or zero if the user cannot be prompted.
+    /// Returns the maximum sign-in time, or zero if the user cannot be prompted.
     pub(crate) fn max_sign_in_time(&self) -> Duration {
         match (&self.sign_in, &self.grant) {
             (Some(_), TokenGrant::Person(_)) => self.sign_in_timeout,
@@ -221,7 +239,7 @@ impl Authorizer {
         }
     }
 
-    /// Allows one sign-in for a request that no call waits for: the handshake of a connection that a caller waits for.
+    /// Allows one sign-in for a request that no call waits for: a connection's handshake that a caller waits for.
     pub(crate) fn allow_offer(&self) {
         self.may_offer.store(true, Ordering::Release);
     }
@@ -319,7 +337,7 @@ impl Authorizer {
         }
     }
 
-    /// Remembers the nonce of a response.
+    /// Remembers a response's nonce.
     pub(crate) fn remember_nonce(&self, url: &Url, nonce: &str) {
         self.nonces.remember(url, nonce);
     }

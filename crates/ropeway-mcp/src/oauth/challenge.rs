@@ -1,10 +1,9 @@
-//! The `WWW-Authenticate` header of a protected server
-//! ([RFC 9110, section 11.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1)).
+//! A protected server's `WWW-Authenticate` header ([RFC 9110, section 11.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1)).
 
-/// Maximum number of bytes that are parsed, over all header lines.
+/// Maximum number of bytes to parse, over all header lines.
 const MAX_BYTES: usize = 16 << 10;
 
-/// A `Bearer` or `DPoP` challenge of a server.
+/// A server's `Bearer` or `DPoP` challenge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Challenge {
@@ -12,15 +11,15 @@ pub struct Challenge {
     pub scheme: ChallengeScheme,
     /// The error code, like `invalid_token` or `insufficient_scope`.
     pub error: Option<String>,
-    /// The description of the error.
+    /// The error's description.
     pub error_description: Option<String>,
     /// The scopes that the request needs.
     pub scope: Option<String>,
-    /// The URL of the metadata of the resource ([RFC 9728](https://www.rfc-editor.org/rfc/rfc9728#section-5.1)).
+    /// The URL of the resource metadata ([RFC 9728](https://www.rfc-editor.org/rfc/rfc9728#section-5.1)).
     pub resource_metadata: Option<String>,
 }
 
-/// The schemes of a challenge.
+/// The schemes that a challenge offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChallengeScheme {
     /// The server accepts bearer tokens.
@@ -31,7 +30,7 @@ pub enum ChallengeScheme {
 }
 
 impl Challenge {
-    /// Parses all lines of the header. Returns `None` if they contain neither `Bearer` nor `DPoP`.
+    /// Parses all header lines. Returns `None` if they contain neither `Bearer` nor `DPoP`.
     pub fn parse<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let mut left = MAX_BYTES;
         let mut found: Vec<(ChallengeScheme, Self)> = Vec::new();
@@ -41,7 +40,7 @@ impl Challenge {
             found.extend(parse_line(header));
         }
         let has_bearer = found.iter().any(|(scheme, _)| *scheme == ChallengeScheme::Bearer);
-        // A server that accepts both repeats the parameters in each of them, or puts them into one.
+        // A server that accepts both repeats the parameters in each, or puts them into one.
         let mut merged: Option<Self> = None;
         for (_, challenge) in found {
             let all = merged.get_or_insert_with(|| Self {
@@ -99,7 +98,7 @@ fn parse_line(line: &str) -> Vec<(ChallengeScheme, Challenge)> {
                 }
                 rest = behind_value;
             }
-            // The padding of a `token68`.
+            // A `token68`'s padding.
             Some(padding) => rest = padding.trim_start_matches('='),
             None => {
                 found.extend(current.take());
@@ -112,7 +111,7 @@ fn parse_line(line: &str) -> Vec<(ChallengeScheme, Challenge)> {
     found
 }
 
-/// Returns `true` if an equals sign before `rest` is the end of a `token68`, not the beginning of a value.
+/// Returns `true` if an equals sign before `rest` ends a `token68`, instead of starting a value.
 fn is_padding(rest: &str) -> bool {
     rest.trim_start_matches('=').trim_start_matches([' ', '\t']).is_empty() || rest.starts_with(['=', ','])
 }

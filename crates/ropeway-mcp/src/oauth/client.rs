@@ -12,9 +12,9 @@ use ropeway_core::secret::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RegisteredClient {
-    /// The id of the client at the authorization server.
+    /// The client's id at the authorization server.
     pub client_id: String,
-    /// The secret of a confidential client.
+    /// A confidential client's secret.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_secret")]
     pub client_secret: Option<Secret>,
     /// How the client authenticates at the token endpoint.
@@ -26,10 +26,11 @@ pub struct RegisteredClient {
     /// When the secret expires.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_time")]
     pub expires_at: Option<SystemTime>,
-    /// The redirect URIs of a dynamic registration.
+    /// The redirect URIs from a dynamic registration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redirect_uris: Vec<String>,
-    /// The scopes of a dynamic registration, if the authorization server returned them: the client may not request others.
+    /// The scopes from a dynamic registration, if the authorization server returned them: the client may not request
+    /// others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }

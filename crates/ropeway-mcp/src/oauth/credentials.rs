@@ -1,4 +1,4 @@
-//! The result of one sign-in, as it is stored.
+//! One sign-in's result, as it is stored.
 
 use std::time::SystemTime;
 
@@ -9,15 +9,15 @@ use super::serialized;
 use super::token_set::TokenSet;
 use ropeway_core::secret::Secret;
 
-/// The result of one sign-in: tokens, and everything that a refresh needs.
+/// One sign-in's result: tokens, and everything that a refresh needs.
 ///
 /// The tokens are bound to the issuer and the resource. They are sent to `token_endpoint` and to `server` only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Credentials {
-    /// The URL of the server, in canonical form.
+    /// The server's URL, in canonical form.
     pub server: String,
-    /// The account, if a server has several: a name, or the principal of a gateway.
+    /// The account, if a server has several: a name, or a gateway's principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// The resource that the tokens were issued for ([RFC 8707](https://www.rfc-editor.org/rfc/rfc8707)).
@@ -33,7 +33,7 @@ pub struct Credentials {
     pub client: RegisteredClient,
     /// The access token, and the refresh token if one was issued.
     pub tokens: TokenSet,
-    /// The key that the tokens are bound to, as base64 of PKCS #8.
+    /// The key that the tokens are bound to, as base64 PKCS #8.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_secret")]
     pub dpop_key: Option<Secret>,
     /// All scopes that were granted so far. A step-up requests them again.
@@ -69,18 +69,17 @@ impl Credentials {
         }
     }
 
-    /// Returns the token for the `Authorization` header of requests to the server.
+    /// Returns the token that requests to the server carry in their `Authorization` header.
     pub fn access_token(&self) -> &Secret {
         &self.tokens.access_token
     }
 
-    /// Returns when the access token expires, by the clock of this machine; `None` if the authorization server did not specify
-    /// it.
+    /// Returns when the access token expires, by this machine's clock; `None` if the authorization server did not specify it.
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.tokens.expires_at
     }
 
-    /// Returns the values to redact: the tokens, the secret of the client, and the key.
+    /// Returns the values to redact: the tokens, the client's secret, and the key.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
         let tokens = std::iter::once(&self.tokens.access_token).chain(&self.tokens.refresh_token);
         tokens.chain(&self.client.client_secret).chain(&self.dpop_key)

@@ -21,13 +21,13 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time between two requests.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Maximum time of a sign-in.
+/// Maximum sign-in time, even if the authorization server allows more.
 const MAX_LIFETIME: Duration = Duration::from_secs(30 * 60);
 
 /// Maximum length of a code that the user types.
 const MAX_USER_CODE: usize = 64;
 
-/// Maximum length of the URL of a page that the user opens.
+/// Maximum URL length for a page that the user opens.
 const MAX_PAGE: usize = 2048;
 
 /// A code that the user enters on another device, and where ([RFC 8628](https://www.rfc-editor.org/rfc/rfc8628#section-3.2)).

@@ -1,4 +1,4 @@
-//! Finds the authorization server of a protected server.
+//! Finds a protected server's authorization server.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::http::{JsonResponse, OAuthHttp, invalid};
 use super::metadata::{AuthorizationServer, ResourceMetadata, at_path, canonical};
 use super::text::{shown, shown_url};
 
-/// Maximum time of a discovery, over all locations.
+/// Maximum discovery time, over all locations.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum number of authorization servers of one resource that are tried.
+/// Maximum number of authorization servers to try for one resource.
 const MAX_SERVERS: usize = 4;
 
-/// The authorization server, the resource and the scopes of token requests.
+/// The authorization server, the resource and the scopes for token requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Discovery {
-    /// The value of `resource` ([RFC 8707](https://www.rfc-editor.org/rfc/rfc8707)).
+    /// The `resource` value ([RFC 8707](https://www.rfc-editor.org/rfc/rfc8707)).
     pub(crate) resource: String,
     /// The scopes that the resource supports.
     pub(crate) scopes_supported: Vec<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Discovery {
     pub(crate) server: AuthorizationServer,
 }
 
-/// Finds the authorization server of `server`. `issuer` is the only accepted one, if it is set.
+/// Finds the authorization server for `server`. `issuer` is the only accepted one, if it is set.
 pub(crate) async fn discover(
     http: &OAuthHttp,
     server: &Url,
@@ -49,7 +49,7 @@ async fn discover_all(
     let wants_dpop = challenge.is_some_and(|challenge| challenge.scheme == ChallengeScheme::Dpop);
     let (metadata, failure) = match resource_metadata(http, server, challenge).await? {
         Lookup::Found(metadata) => (metadata, None),
-        // Servers of 2025-03-26 have no resource metadata.
+        // Servers that implement 2025-03-26 have no resource metadata.
         Lookup::Missing(failure) => (ResourceMetadata::unknown(server), failure),
     };
     metadata.check_resource(server)?;
@@ -62,7 +62,7 @@ async fn discover_all(
     })
 }
 
-/// The result of a lookup at several locations.
+/// A lookup's result, over several locations.
 enum Lookup<T> {
     Found(T),
     /// No location has the document. Contains the first failure other than "not found", if any.
@@ -86,7 +86,7 @@ async fn fetch_if_present(
     }
 }
 
-/// Fetches the metadata of the server: from the URL in the challenge, and from the well-known locations.
+/// Fetches the server's metadata: from the URL in the challenge, and from the well-known locations.
 async fn resource_metadata(
     http: &OAuthHttp,
     server: &Url,
@@ -105,7 +105,7 @@ async fn resource_metadata(
     Ok(Lookup::Missing(failure))
 }
 
-/// Returns the locations of the metadata, and whether the challenge names them.
+/// Returns the metadata locations, and whether the challenge names them.
 fn resource_metadata_urls(server: &Url, challenge: Option<&Challenge>) -> Result<Vec<(Url, bool)>, OAuthError> {
     let mut urls = Vec::new();
     if let Some(text) = challenge.and_then(|challenge| challenge.resource_metadata.as_deref()) {
@@ -128,7 +128,7 @@ fn resource_metadata_urls(server: &Url, challenge: Option<&Challenge>) -> Result
     Ok(urls)
 }
 
-/// Returns the pinned authorization server, the first of the named ones that works, or the one at the origin of the server.
+/// Returns the pinned authorization server, the first named one that works, or the one at the server's origin.
 async fn authorization_server(
     http: &OAuthHttp,
     server: &Url,
@@ -163,7 +163,7 @@ async fn server_at_origin(
     failure: Option<OAuthError>,
 ) -> Result<AuthorizationServer, OAuthError> {
     match issuer_metadata(http, &canonical(&at_path(server, "/"))).await? {
-        // Servers of that version may omit the PKCE methods; they have to support S256.
+        // Servers with that version may omit the PKCE methods; they have to support S256.
         Lookup::Found(found) => Ok(AuthorizationServer { supports_s256: true, ..found }),
         Lookup::Missing(other) => match failure.or(other) {
             Some(error) => Err(error),
@@ -172,7 +172,7 @@ async fn server_at_origin(
     }
 }
 
-/// Returns the metadata of an issuer.
+/// Returns an issuer's metadata.
 pub(super) async fn metadata_of(http: &OAuthHttp, issuer: &str) -> Result<AuthorizationServer, OAuthError> {
     match issuer_metadata(http, issuer).await? {
         Lookup::Found(found) => Ok(found),
@@ -211,15 +211,15 @@ async fn issuer_metadata(http: &OAuthHttp, issuer: &str) -> Result<Lookup<Author
 
 /// Returns `true` for equal issuers ([RFC 8414, section 3.3](https://www.rfc-editor.org/rfc/rfc8414#section-3.3)).
 ///
-/// Equality is exact, except for the slash of an empty path: URL libraries add or remove it when a server prints its metadata, and
+/// Equality is exact, except for an empty path's slash: URL libraries add or remove it when a server prints its metadata, and
 /// both forms have the same metadata URL.
 pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
     let is_root = |text: &str| Url::parse(text).is_ok_and(|url| url.path() == "/" && url.query().is_none());
     one == other || (one.trim_end_matches('/') == other.trim_end_matches('/') && is_root(one) && is_root(other))
 }
 
-/// Returns where the metadata of an issuer may be, in the order of the
-/// [specification](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#authorization-server-metadata-discovery).
+/// Returns where an issuer's metadata may be, in the order that the specification lists
+/// ([Authorization Server Metadata Discovery](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#authorization-server-metadata-discovery)).
 fn issuer_metadata_urls(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut paths = vec![

@@ -17,7 +17,7 @@ use super::random::{base64url, random_text, sha256_base64url};
 use super::serialized::unix;
 use ropeway_core::secret::Secret;
 
-/// The key that the tokens of one sign-in are bound to.
+/// The key that one sign-in's tokens are bound to.
 #[derive(Debug)]
 pub(crate) struct DpopKey {
     key: SigningKey,
@@ -32,7 +32,7 @@ impl DpopKey {
         Self::from_secret(&Secret::new(STANDARD.encode(document.as_ref())))
     }
 
-    /// Reads a key that was stored: base64 of PKCS #8.
+    /// Reads a stored key: base64 PKCS #8.
     pub(crate) fn from_secret(secret: &Secret) -> Result<Self, OAuthError> {
         let pkcs8 = STANDARD.decode(secret.expose()).map_err(|_| key_error("the stored DPoP key is damaged"))?;
         Ok(Self { key: SigningKey::p256(&pkcs8)?, pkcs8: secret.clone() })
@@ -43,7 +43,7 @@ impl DpopKey {
         self.pkcs8.clone()
     }
 
-    /// Returns the value of the `DPoP` header for one request. Each request needs a new one.
+    /// Returns the `DPoP` header value for one request. Each request needs a new one.
     pub(crate) fn proof(
         &self,
         method: &str,
@@ -65,7 +65,7 @@ impl DpopKey {
         self.key.sign(json!({"typ": "dpop+jwt", "jwk": self.public()}), &claims)
     }
 
-    /// Returns the thumbprint of the key ([RFC 7638](https://www.rfc-editor.org/rfc/rfc7638)).
+    /// Returns the key's thumbprint ([RFC 7638](https://www.rfc-editor.org/rfc/rfc7638)).
     pub(super) fn thumbprint(&self) -> String {
         let jwk = self.public();
         let member = |name: &str| jwk[name].as_str().unwrap_or_default();

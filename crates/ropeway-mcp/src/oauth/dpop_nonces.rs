@@ -10,15 +10,15 @@ use ropeway_core::sync::lock;
 /// Maximum number of origins. The oldest one is removed.
 const MAX_ORIGINS: usize = 16;
 
-/// Maximum length of a nonce. Longer ones are ignored.
+/// Maximum nonce length. Longer ones are ignored.
 const MAX_NONCE: usize = 1024;
 
-/// The latest nonce of each origin.
+/// Each origin's latest nonce.
 #[derive(Debug, Default)]
 pub(crate) struct DpopNonces(Mutex<VecDeque<(String, String)>>);
 
 impl DpopNonces {
-    /// Remembers the nonce of a response.
+    /// Remembers a response's nonce.
     pub(crate) fn remember(&self, url: &Url, nonce: &str) {
         if nonce.is_empty() || nonce.len() > MAX_NONCE {
             return;

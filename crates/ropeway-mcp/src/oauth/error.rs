@@ -1,15 +1,15 @@
-//! Errors of OAuth, with advice.
+//! OAuth errors, with advice.
 
 use std::sync::Arc;
 
 use super::text::is_hidden;
 
-/// The cause of an error. It is shared by all calls that wait for the same sign-in.
+/// An error's cause, shared by all calls that wait for the same sign-in.
 pub type SharedError = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Why a sign-in, a refresh or a token request failed.
 ///
-/// Texts of servers are bounded and redacted; URLs have no query.
+/// Server texts are bounded and redacted; URLs have no query.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OAuthError {
@@ -44,7 +44,7 @@ pub enum OAuthError {
     Refused {
         /// The error code, like `invalid_grant`.
         error: String,
-        /// The description of the authorization server.
+        /// The authorization server's description.
         description: Option<String>,
     },
     /// The authorization server lacks something that is required.
@@ -53,7 +53,7 @@ pub enum OAuthError {
         /// What is missing, and what to do about it.
         what: String,
     },
-    /// A value that must be equal to another one is not.
+    /// A value differs from the one that it must equal.
     #[error("the {what} does not match: expected `{expected}`, found `{got}`")]
     Mismatch {
         /// The value: `issuer`, `resource`, `iss parameter`, `state` and so on.
@@ -78,7 +78,7 @@ pub enum OAuthError {
     /// The user has to sign in.
     #[error("sign-in required: run `ropeway login {server}`")]
     SignInRequired {
-        /// The alias or URL of the server, as `ropeway login` takes it.
+        /// The server's alias or URL, as `ropeway login` takes it.
         server: String,
     },
     /// The server rejects a token that was just obtained.
@@ -86,7 +86,7 @@ pub enum OAuthError {
     Rejected {
         /// Whether the token lacks a scope, according to the server.
         is_scope: bool,
-        /// The description of the server.
+        /// The server's description.
         said: Option<String>,
     },
     /// The sign-in took too long. It has to be started again.

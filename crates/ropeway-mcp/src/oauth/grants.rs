@@ -10,7 +10,7 @@ use super::token_endpoint::{read_token, request, request_tokens};
 use super::token_set::TokenSet;
 use ropeway_core::secret::Secret;
 
-/// An authorization grant of an identity provider
+/// An identity provider's authorization grant
 /// ([draft](https://datatracker.ietf.org/doc/draft-ietf-oauth-identity-assertion-authz-grant/)).
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
@@ -23,7 +23,7 @@ pub(super) struct TokenRequest<'a> {
 }
 
 impl TokenRequest<'_> {
-    /// Exchanges the code of a callback ([RFC 6749, section 4.1.3](https://www.rfc-editor.org/rfc/rfc6749#section-4.1.3)).
+    /// Exchanges a callback's code ([RFC 6749, section 4.1.3](https://www.rfc-editor.org/rfc/rfc6749#section-4.1.3)).
     pub(super) async fn exchange_code(&self, code: &AuthorizationCode) -> Result<TokenSet, OAuthError> {
         let fields = vec![
             field("grant_type", "authorization_code"),
@@ -31,7 +31,7 @@ impl TokenRequest<'_> {
             field("redirect_uri", &code.redirect_uri),
             secret_field("code_verifier", &code.verifier),
         ];
-        // The scopes are part of the code.
+        // The code already carries the scopes.
         let tokens = request_tokens(self.client, self.endpoint, fields, Some(self.resource), &[]).await?;
         let scopes = if tokens.scopes.is_empty() { self.scopes.to_vec() } else { tokens.scopes };
         Ok(TokenSet { scopes, ..tokens })

@@ -23,12 +23,12 @@ pub(crate) struct OutboundGuard(Arc<Rules>);
 
 #[derive(Debug)]
 struct Rules {
-    /// The host of the server, which the configuration names.
+    /// The server's host, which the configuration names.
     server: String,
-    /// The class of the server's address, if its URL contains it. Resolved addresses do not count: an attacker could choose them.
+    /// The server's address class, if its URL contains it. Resolved addresses do not count: an attacker could choose them.
     class: AddressClass,
     allowed: Vec<String>,
-    /// The hosts of proxies in the environment, which are often on private addresses.
+    /// The proxy hosts in the environment, which are often on private addresses.
     proxies: Vec<String>,
 }
 
@@ -85,8 +85,8 @@ impl OutboundGuard {
         check_form(url)
     }
 
-    /// Checks the addresses of a name that a proxy connects to. The proxy resolves it by itself, so this client cannot filter the
-    /// addresses; it refuses names that have only private addresses here. A name that is unknown here is left to the proxy.
+    /// Checks the addresses behind a name that a proxy connects to. The proxy resolves it by itself, so this client cannot filter
+    /// the addresses; it refuses names that have only private addresses here. A name that is unknown here is left to the proxy.
     pub(crate) async fn check_proxied(&self, url: &Url) -> Result<(), OAuthError> {
         let host = url.host_str().unwrap_or_default();
         if self.0.proxies.is_empty() || self.0.is_named(host) || AddressClass::of_host(host).is_some() {
@@ -174,7 +174,7 @@ fn proxy_hosts() -> Vec<String> {
     names.into_iter().filter_map(|name| proxy_host(&std::env::var(name).ok()?)).collect()
 }
 
-/// Returns the host of a proxy, which can be written without a scheme.
+/// Returns a proxy's host. Proxies can be written without a scheme.
 fn proxy_host(value: &str) -> Option<String> {
     let url = Url::parse(value).ok().filter(Url::has_host).or_else(|| Url::parse(&format!("http://{value}")).ok())?;
     url.host_str().map(normalized)

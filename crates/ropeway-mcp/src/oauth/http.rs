@@ -1,4 +1,4 @@
-//! HTTP requests of OAuth: bounded in size and time, without redirects, and only to URLs that the guard allows.
+//! OAuth HTTP requests: bounded in size and time, without redirects, and only to URLs that the guard allows.
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -19,16 +19,16 @@ use ropeway_config::OAuthSettings;
 use ropeway_core::secret::Redactor;
 use ropeway_web::{self as web, TransportError, brief};
 
-/// Maximum time of a request, with its response.
+/// Maximum request time, including the response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum size of a response.
+/// Maximum response size, in bytes. A larger response is an error.
 const MAX_BYTES: usize = 1 << 20;
 
 /// The header with a nonce for the next proof.
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// Sends the requests of OAuth for one server. Clones share connections.
+/// Sends one server's OAuth requests. Clones share connections.
 #[derive(Clone)]
 pub(crate) struct OAuthHttp(Arc<Shared>);
 
@@ -49,17 +49,17 @@ impl std::fmt::Debug for OAuthHttp {
     }
 }
 
-/// A response: its status, and the JSON object of its body.
+/// A response: its status, and the JSON object in its body.
 #[derive(Debug)]
 pub(super) struct JsonResponse {
     url: Url,
     pub(super) status: StatusCode,
-    /// The object, or a description of a body that is something else.
+    /// The object, or a description if the body is something else.
     pub(super) body: Result<Map<String, Value>, String>,
 }
 
 impl JsonResponse {
-    /// Returns the object of a successful response.
+    /// Returns a successful response's object.
     pub(super) fn into_object(self) -> Result<Map<String, Value>, OAuthError> {
         match self.body {
             Ok(object) if self.status.is_success() => Ok(object),
@@ -74,13 +74,13 @@ impl JsonResponse {
     }
 }
 
-/// Creates the error of an invalid response.
+/// Creates the error for an invalid response.
 pub(super) fn invalid(url: &Url, reason: impl Into<String>) -> OAuthError {
     OAuthError::Invalid { url: shown_url(url), reason: reason.into() }
 }
 
 impl OAuthHttp {
-    /// Creates a client for the requests that a server causes. `redactor` redacts texts of servers in errors.
+    /// Creates a client for the requests that a server causes. `redactor` redacts server texts in errors.
     pub(crate) fn new(server: &Url, allow_private: &[String], redactor: Redactor) -> Self {
         Self(Arc::new(Shared {
             guard: OutboundGuard::new(server, allow_private),
@@ -92,7 +92,7 @@ impl OAuthHttp {
         }))
     }
 
-    /// Creates a client with the settings of a server. An authorization server that they name may have a private address.
+    /// Creates a client with a server's settings. An authorization server that they name may have a private address.
     pub(crate) fn for_settings(server: &Url, settings: &OAuthSettings, redactor: &Redactor) -> Self {
         let issuer = settings.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
         let host = issuer.as_ref().and_then(Url::host_str).map(str::to_owned);
@@ -113,12 +113,12 @@ impl OAuthHttp {
         &self.0.nonces
     }
 
-    /// Returns the current time on the host of a URL, corrected by the last known clock skew.
+    /// Returns the current time on a URL's host, corrected by the last known clock skew.
     pub(crate) fn time_at(&self, url: &Url) -> SystemTime {
         self.0.clocks.time_at(url, SystemTime::now())
     }
 
-    /// Returns `true` if the clock of the host of a URL is known to differ.
+    /// Returns `true` if the clock on a URL's host is known to differ.
     pub(super) fn knows_clock_of(&self, url: &Url) -> bool {
         self.0.clocks.knows(url)
     }
@@ -148,7 +148,7 @@ impl OAuthHttp {
         self.json(url, request, self.redactor()).await
     }
 
-    /// Requests the challenge of the server itself. Returns `None` if it sends none.
+    /// Requests the server's own challenge. Returns `None` if it sends none.
     pub(super) async fn challenge_of(&self, server: &Url) -> Result<Option<Challenge>, OAuthError> {
         let request = self.client_for(server)?.get(server.clone()).header(ACCEPT, "text/event-stream");
         let response = self.send(server, request).await?;
@@ -199,7 +199,7 @@ impl OAuthHttp {
         Ok(JsonResponse { url: url.clone(), status, body })
     }
 
-    /// Converts the error of a request.
+    /// Converts a request's error.
     fn failure(&self, url: &Url, error: reqwest::Error) -> OAuthError {
         if let Some(blocked) = find::<BlockedAddress>(&error) {
             return OAuthError::Blocked { url: shown_url(url), reason: blocked.to_string() };
@@ -247,7 +247,7 @@ pub(super) fn encode_form(form: &[(&str, &str)]) -> String {
     url.query().unwrap_or_default().to_owned()
 }
 
-/// Finds an error of a type in a chain of errors, also inside of I/O errors.
+/// Finds an error with the given type in an error chain, including inside I/O errors.
 fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -30,7 +30,7 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Reads the key of the settings.
+    /// Reads the key in the settings.
     pub(crate) fn from_settings(key: &PrivateKey) -> Result<Self, OAuthError> {
         let pair = KeyPair::read(&parse_pem(key.pem.expose())?)?;
         let algorithm = key.algorithm.unwrap_or_else(|| pair.default_algorithm());
@@ -49,7 +49,7 @@ impl SigningKey {
         Ok(Self { pair: KeyPair::P256(pair), algorithm: JwtAlgorithm::Es256, key_id: None })
     }
 
-    /// Returns the point of an ES256 key: its coordinates.
+    /// Returns an ES256 key's point: its coordinates.
     pub(super) fn point(&self) -> Option<(&[u8], &[u8])> {
         match &self.pair {
             KeyPair::P256(pair) => pair.public_key().as_ref().get(1..)?.split_at_checked(32),
@@ -57,7 +57,7 @@ impl SigningKey {
         }
     }
 
-    /// Signs claims. `header` is extended by the algorithm and the id of the key.
+    /// Signs claims. `header` is extended by the algorithm and the key's id.
     pub(super) fn sign(&self, mut header: Value, claims: &Value) -> Result<String, OAuthError> {
         header["alg"] = self.algorithm.name().into();
         if let Some(id) = &self.key_id {

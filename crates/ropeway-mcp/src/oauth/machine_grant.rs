@@ -1,4 +1,4 @@
-//! Tokens without a user: client credentials, workload identity, and grants of an identity provider.
+//! Tokens without a user: client credentials, workload identity, and identity provider grants.
 
 use std::borrow::Cow;
 
@@ -21,11 +21,11 @@ use ropeway_core::secret::{Redactor, Secret};
 
 /// Obtains tokens for a server with a grant that needs no user. Connections do so themselves.
 ///
-/// `assertion` is the JWT of a workload, or the ID token for an identity provider.
+/// `assertion` is a workload's JWT, or the ID token for an identity provider.
 ///
 /// # Errors
 ///
-/// Returns [`OAuthError::SignInRequired`] if the grant of the settings needs a user. Fails if the settings are incomplete, if the
+/// Returns [`OAuthError::SignInRequired`] if the configured grant needs a user. Fails if the settings are incomplete, if the
 /// authorization server cannot be found or refuses the request, and if its metadata is invalid.
 ///
 /// # Examples
@@ -57,14 +57,14 @@ pub async fn obtain_credentials(
 pub(super) struct GrantTarget<'a> {
     pub(super) server: &'a Url,
     pub(super) settings: &'a OAuthSettings,
-    /// The authorization server that has received the secrets of the settings before. No other one receives them: a compromised
-    /// server could name one.
+    /// The authorization server that has received the configured secrets before. No other one receives them: a compromised server
+    /// could name one.
     pub(super) issuer: Option<String>,
 }
 
-/// Obtains tokens with the grant of the settings, which needs no user.
+/// Obtains tokens with the configured grant, which needs no user.
 ///
-/// `assertion` is the JWT of a workload, or the ID token for an identity provider. Scopes in `granted` are requested again.
+/// `assertion` is a workload's JWT, or the ID token for an identity provider. Scopes in `granted` are requested again.
 pub(super) async fn machine_grant(
     http: &OAuthHttp,
     target: &GrantTarget<'_>,
@@ -120,7 +120,7 @@ pub(super) async fn machine_grant(
     Ok(credentials)
 }
 
-/// Returns the client of the settings. Machines do not register one.
+/// Returns the configured client. Machines do not register one.
 fn machine_client(discovery: &Discovery, settings: &OAuthSettings) -> Result<RegisteredClient, OAuthError> {
     match configured_client(&discovery.server, settings)? {
         Some(client) => Ok(client),

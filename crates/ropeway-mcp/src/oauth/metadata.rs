@@ -1,5 +1,4 @@
-//! The metadata of protected resources ([RFC 9728](https://www.rfc-editor.org/rfc/rfc9728)) and of authorization servers
-//! ([RFC 8414](https://www.rfc-editor.org/rfc/rfc8414)).
+//! Metadata: protected resources ([RFC 9728](https://www.rfc-editor.org/rfc/rfc9728)) and authorization servers ([RFC 8414](https://www.rfc-editor.org/rfc/rfc8414)).
 
 use reqwest::Url;
 use serde_json::{Map, Value};
@@ -9,13 +8,13 @@ use super::guard::OutboundGuard;
 use super::http::invalid;
 use super::text::is_hidden;
 
-/// Maximum number of entries of a list that are read.
+/// Maximum number of list entries to read. Further ones are ignored.
 const MAX_ENTRIES: usize = 200;
 
-/// Maximum length of a text.
+/// Maximum text length, in bytes. Longer texts count as missing.
 const MAX_TEXT: usize = 2048;
 
-/// The metadata of a protected resource.
+/// A protected resource's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ResourceMetadata {
     pub(super) resource: String,
@@ -36,11 +35,11 @@ pub(crate) struct AuthorizationServer {
     pub(crate) device_authorization_endpoint: Option<Url>,
     pub(crate) revocation_endpoint: Option<Url>,
     pub(crate) scopes_supported: Vec<String>,
-    /// The methods of client authentication. Empty if the metadata does not list them.
+    /// The client authentication methods. Empty if the metadata does not list them.
     pub(crate) auth_methods: Vec<String>,
     /// Whether PKCE with S256 is supported.
     pub(crate) supports_s256: bool,
-    /// Whether a URL can be the id of a client.
+    /// Whether a URL can be a client's id.
     pub(crate) accepts_client_metadata_url: bool,
     /// Whether every callback has the parameter `iss` ([RFC 9207](https://www.rfc-editor.org/rfc/rfc9207)).
     pub(crate) sends_issuer: bool,
@@ -59,7 +58,7 @@ impl ResourceMetadata {
         })
     }
 
-    /// Returns the assumed metadata of a server without metadata.
+    /// Returns the assumed metadata for a server without any.
     pub(super) fn unknown(server: &Url) -> Self {
         Self {
             resource: canonical(server),
@@ -121,7 +120,7 @@ impl AuthorizationServer {
         })
     }
 
-    /// Returns the endpoints of a server without metadata
+    /// Returns the endpoints for a server without metadata
     /// ([2025-03-26](https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization#fallbacks-for-servers-without-metadata-discovery)).
     pub(super) fn without_metadata(origin: &Url, guard: &OutboundGuard) -> Result<Self, OAuthError> {
         let at = |path: &str| at_path(origin, path);
@@ -153,8 +152,8 @@ pub(super) fn at_path(url: &Url, path: &str) -> Url {
     url
 }
 
-/// Returns the canonical URI of a server
-/// ([Canonical Server URI](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#canonical-server-uri)).
+/// Returns a server's canonical URI ([Canonical Server
+/// URI](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#canonical-server-uri)).
 pub(super) fn canonical(url: &Url) -> String {
     let mut url = url.clone();
     url.set_fragment(None);
@@ -176,7 +175,7 @@ fn texts(document: &Map<String, Value>, name: &str) -> Vec<String> {
     texts.take(MAX_ENTRIES).map(str::to_owned).collect()
 }
 
-/// Returns `true` for a text of metadata that can be used. Programs show issuers and scopes, so characters that control a terminal
+/// Returns `true` for a metadata text that can be used. Programs show issuers and scopes, so characters that control a terminal
 /// are not accepted.
 fn is_acceptable(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_TEXT && !text.chars().any(is_hidden)

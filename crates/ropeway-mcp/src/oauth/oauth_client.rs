@@ -1,5 +1,4 @@
-//! Requests of a client to its authorization server: client authentication and proofs
-//! ([RFC 6749, section 2.3](https://www.rfc-editor.org/rfc/rfc6749#section-2.3)).
+//! A client's requests to its authorization server: client authentication and proofs ([RFC 6749, section 2.3](https://www.rfc-editor.org/rfc/rfc6749#section-2.3)).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,13 +22,13 @@ pub(crate) const DPOP: HeaderName = HeaderName::from_static("dpop");
 pub(super) struct OAuthClient<'a> {
     pub(super) http: &'a OAuthHttp,
     pub(super) registered: &'a RegisteredClient,
-    /// The authorization server, which is the audience of assertions.
+    /// The authorization server, which is the assertions' audience.
     pub(super) issuer: &'a str,
     pub(super) key: Option<SigningKey>,
     pub(super) dpop: Option<&'a DpopKey>,
 }
 
-/// A field of a form.
+/// A form field.
 pub(super) struct Field<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a str,
@@ -61,13 +60,13 @@ impl<'a> OAuthClient<'a> {
         Ok(Self { http, registered, issuer, key, dpop: None })
     }
 
-    /// Adds proofs of a key to the requests.
+    /// Adds a key's proofs to the requests.
     pub(super) fn with_dpop(self, dpop: Option<&'a DpopKey>) -> Self {
         Self { dpop, ..self }
     }
 
     /// Sends a form with client authentication. Retries once if the server requires a nonce, or if a signature was refused and
-    /// the clock of the server differs.
+    /// the server's clock differs.
     pub(super) async fn post(&self, url: &Url, fields: &[Field<'_>]) -> Result<JsonResponse, OAuthError> {
         let knew_clock = self.http.knows_clock_of(url);
         let first = self.post_once(url, fields).await?;
@@ -116,7 +115,7 @@ impl<'a> OAuthClient<'a> {
         self.http.post_form(url, &form, headers, &self.redactor(fields)).await
     }
 
-    /// Returns a redactor that also covers the secrets of a request.
+    /// Returns a redactor that also covers a request's secrets.
     pub(super) fn redactor(&self, fields: &[Field<'_>]) -> Redactor {
         let sent = fields.iter().filter(|field| field.is_secret).map(|field| Secret::new(field.value));
         let secrets: Vec<Secret> = sent.chain(self.registered.client_secret.clone()).collect();
@@ -124,7 +123,7 @@ impl<'a> OAuthClient<'a> {
     }
 }
 
-/// Returns the `Authorization` header of a client. Both parts are form-encoded first.
+/// Returns a client's `Authorization` header. Both parts are form-encoded first.
 fn basic_authorization(id: &str, secret: &Secret) -> Result<HeaderValue, OAuthError> {
     let encoded = |text: &str| {
         let form = encode_form(&[("", text)]);

@@ -6,13 +6,13 @@ use base64::engine::general_purpose::STANDARD;
 use super::error::OAuthError;
 use ropeway_web::DerElement;
 
-/// Maximum length of a PEM text.
+/// Maximum PEM text length, in bytes. A longer text is an error.
 const MAX_TEXT: usize = 64 << 10;
 
-/// The DER of a private key.
+/// A private key's DER.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeyDer {
-    /// `PRIVATE KEY`: any kind of key.
+    /// `PRIVATE KEY`: any key type.
     Pkcs8(Vec<u8>),
     /// `RSA PRIVATE KEY`.
     Pkcs1(Vec<u8>),
@@ -20,7 +20,7 @@ pub(super) enum KeyDer {
     Sec1 { private: Vec<u8>, public: Vec<u8> },
 }
 
-/// Creates the error of a key.
+/// Creates the error for an unusable key.
 pub(super) fn key_error(reason: &str) -> OAuthError {
     OAuthError::Key { reason: reason.to_owned() }
 }

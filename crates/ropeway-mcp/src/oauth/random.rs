@@ -20,7 +20,7 @@ pub(super) fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Returns the SHA-256 of a text as base64url.
+/// Returns a text's SHA-256 as base64url.
 pub(super) fn sha256_base64url(text: &str) -> String {
     base64url(digest(&SHA256, text.as_bytes()).as_ref())
 }

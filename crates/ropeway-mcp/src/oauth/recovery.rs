@@ -1,4 +1,4 @@
-//! Recovery of a request that a server refused: a newer token, a refresh, a grant, or a sign-in.
+//! Recovers a request that a server refused: a newer token, a refresh, a grant, or a sign-in.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,10 +16,10 @@ use super::store::canonical_server;
 use ropeway_config::OAuthSettings;
 use ropeway_core::event::Event;
 
-/// Number of recoveries of one request.
+/// Maximum number of recoveries for one request.
 pub(crate) const MAX_RECOVERIES: u32 = 3;
 
-/// After this time, the user may sign in again although the server rejected the token of the last sign-in.
+/// After this time, the user may sign in again although the server rejected the last sign-in's token.
 const REJECTION_TIME: Duration = Duration::from_secs(60);
 
 /// Why a server refused a request.
@@ -50,7 +50,7 @@ impl Authorizer {
     pub(crate) async fn recover(self: &Arc<Self>, refusal: &Refusal, waiting: Waiting) -> Result<(), OAuthError> {
         let before = self.recoveries.load(Ordering::Acquire);
         let mut flight = self.flight.clone().lock_owned().await;
-        // The failure of a recovery ends all requests that waited for it, also if it has removed the token.
+        // A recovery's failure ends all requests that waited for it, even if it has removed the token.
         if self.recoveries.load(Ordering::Acquire) != before
             && let Some(failure) = &flight.failure
         {

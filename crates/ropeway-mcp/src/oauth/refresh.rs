@@ -1,4 +1,4 @@
-//! Refreshes and revokes the tokens of a sign-in.
+//! Refreshes and revokes a sign-in's tokens.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -16,9 +16,9 @@ use super::refusal::refusal;
 use ropeway_config::OAuthSettings;
 use ropeway_core::secret::{Redactor, Secret};
 
-/// Requests new tokens with the refresh token of a sign-in, once. Connections refresh their tokens themselves.
+/// Requests new tokens with a sign-in's refresh token, once. Connections refresh their tokens themselves.
 ///
-/// Many authorization servers accept a refresh token only once. Hold the lock of the sign-in
+/// Many authorization servers accept a refresh token only once. Hold the sign-in's lock
 /// ([`TokenStore::lock`](super::TokenStore::lock)), so that no other process refreshes it at the same time.
 ///
 /// # Errors
@@ -66,7 +66,7 @@ impl Credentials {
     }
 }
 
-/// The tokens of a sign-in that an authorization server has revoked.
+/// The sign-in tokens that an authorization server has revoked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Revocation {
@@ -80,11 +80,11 @@ pub struct Revocation {
     pub problem: Option<OAuthError>,
 }
 
-/// Revokes the tokens of a sign-in ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)).
+/// Revokes a sign-in's tokens ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)).
 ///
 /// # Errors
 ///
-/// Fails if the stored sign-in is invalid. A failure of the authorization server is part of the result.
+/// Fails if the stored sign-in is invalid. If the authorization server fails, the result says so.
 pub async fn revoke(credentials: &Credentials, settings: &OAuthSettings) -> Result<Revocation, OAuthError> {
     let mut revocation = Revocation {
         is_supported: credentials.revocation_endpoint.is_some(),
@@ -124,7 +124,7 @@ async fn revoke_token(client: &OAuthClient<'_>, url: &Url, token: &Secret, kind:
     }
 }
 
-/// Returns the client of a sign-in. The secret of a configured client may have changed since.
+/// Returns a sign-in's client. A configured client's secret may have changed since.
 fn current_client<'a>(credentials: &'a Credentials, settings: &OAuthSettings) -> Cow<'a, RegisteredClient> {
     let client = &credentials.client;
     match &settings.client_secret {

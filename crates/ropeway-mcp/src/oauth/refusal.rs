@@ -1,4 +1,4 @@
-//! Error responses of an authorization server ([RFC 6749, section 5.2](https://www.rfc-editor.org/rfc/rfc6749#section-5.2)).
+//! An authorization server's error responses ([RFC 6749, section 5.2](https://www.rfc-editor.org/rfc/rfc6749#section-5.2)).
 
 use reqwest::StatusCode;
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use super::error::OAuthError;
 use super::text::shown;
 use ropeway_core::secret::Redactor;
 
-/// Maximum length of an error code.
+/// Number of characters that an error shows from a code.
 const MAX_CODE: usize = 100;
 
 /// Returns the error that a response contains, if it contains one. Some servers send it with status 200.

@@ -16,7 +16,7 @@ use super::text::shown;
 use ropeway_config::{ClientAuthMethod, OAuthSettings};
 use ropeway_core::secret::Secret;
 
-/// Maximum length of a client id or secret.
+/// Maximum client id or secret length, in bytes. A longer one is an error.
 const MAX_TEXT: usize = 8 << 10;
 
 /// Returns the client that the settings name, if they name one for this authorization server.
@@ -52,7 +52,7 @@ fn method_for(server: &AuthorizationServer, settings: &OAuthSettings) -> ClientA
     } else if supports(ClientAuthMethod::ClientSecretPost) && !supports(ClientAuthMethod::ClientSecretBasic) {
         ClientAuthMethod::ClientSecretPost
     } else {
-        // The default of https://www.rfc-editor.org/rfc/rfc8414#section-2.
+        // The default: https://www.rfc-editor.org/rfc/rfc8414#section-2.
         ClientAuthMethod::ClientSecretBasic
     }
 }
@@ -71,7 +71,7 @@ fn check_method(method: ClientAuthMethod, settings: &OAuthSettings) -> Result<()
     Err(OAuthError::Settings { reason })
 }
 
-/// Checks the URL of a client metadata document
+/// Checks a client metadata document's URL
 /// ([draft](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-client-id-metadata-document-00#section-3)).
 fn check_client_metadata_url(text: &str) -> Result<(), OAuthError> {
     let is_fine = |url: &Url| {
@@ -106,7 +106,7 @@ pub(super) async fn register(
     let mut error = refused(&response);
     let mut scopes = scopes;
     if error.as_ref().is_some_and(is_about_scopes) && !scopes.is_empty() {
-        // The scopes of a resource need not be scopes of clients.
+        // A resource's scopes need not be client scopes.
         scopes = &[];
         response = http.post_json(endpoint, &registration_request(server, redirect_uri, scopes)).await?;
         error = refused(&response);
@@ -206,7 +206,7 @@ fn read_registration(
     })
 }
 
-/// Returns `true` if a client of an earlier sign-in can be used again.
+/// Returns `true` if an earlier sign-in's client can be used again.
 pub(super) fn can_reuse(
     client: &RegisteredClient,
     redirect_uri: Option<&str>,

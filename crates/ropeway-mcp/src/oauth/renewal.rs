@@ -1,4 +1,4 @@
-//! The headers of requests, and the renewal of tokens without a user: refreshes, machine grants, and commands.
+//! Request headers, and token renewal without a user: refreshes, machine grants, and commands.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use ropeway_config::{OAuthGrant, OAuthSettings, TokenSource};
 const REFRESH_MARGIN: Duration = Duration::from_secs(30);
 
 impl Authorizer {
-    /// Returns the headers of a request. Replaces a token that is about to expire first.
+    /// Returns a request's headers. Replaces a token that is about to expire first.
     pub(crate) async fn authorize(self: &Arc<Self>, method: &Method, url: &Url) -> Result<Access, OAuthError> {
         if self.needs_replacement() {
             Box::pin(self.replace()).await?;
@@ -176,7 +176,7 @@ impl Authorizer {
     }
 }
 
-/// Returns the outcome of a task. Tasks of the authorizer are not aborted, and a panic is a bug.
+/// Returns a task's outcome. The authorizer's tasks are not aborted, and a panic is a bug.
 fn joined(outcome: Result<Result<(), OAuthError>, tokio::task::JoinError>) -> Result<(), OAuthError> {
     outcome.unwrap_or_else(|_| Err(OAuthError::Settings { reason: "the request for a token was aborted".to_owned() }))
 }

@@ -4,13 +4,13 @@
 use super::challenge::Challenge;
 use super::discovery::Discovery;
 
-/// Maximum number of scopes in a request.
+/// Maximum number of scopes in a request. Further ones are left out.
 const MAX_SCOPES: usize = 200;
 
 /// The scope for a refresh token ([OpenID Connect](https://openid.net/specs/openid-connect-core-1_0.html#OfflineAccess)).
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Returns the scopes to request: those of the challenge, else those that are configured, else all that the server supports.
+/// Returns the scopes to request: those in the challenge, else those that are configured, else all that the server supports.
 /// Scopes that are configured or were granted before are added. If they were not enough and the challenge names none, all are
 /// requested.
 pub(super) fn requested_scopes(
@@ -40,8 +40,8 @@ pub(super) fn with_offline_access(scopes: Vec<String>, discovery: &Discovery) ->
     scopes.0
 }
 
-/// Returns the scopes of a step-up: those that were granted, and those that the challenge names
-/// ([Step-Up Authorization](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#step-up-authorization-flow)).
+/// Returns the scopes for a step-up: those that were granted, and those that the challenge names ([Step-Up
+/// Authorization](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#step-up-authorization-flow)).
 pub(crate) fn step_up_scopes(granted: &[String], challenge: &Challenge) -> Vec<String> {
     let mut scopes = Scopes::default();
     scopes.add(granted);

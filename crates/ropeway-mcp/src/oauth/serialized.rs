@@ -72,7 +72,7 @@ pub(super) fn unix(time: SystemTime) -> u64 {
 /// The last second that is stored: the end of the year 9999.
 const MAX_UNIX: u64 = 253_402_300_799;
 
-/// Returns the time of a number of seconds since 1970.
+/// Returns the time at this many seconds after 1970.
 pub(super) fn from_unix(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.min(MAX_UNIX))
 }

@@ -1,7 +1,6 @@
-//! The clocks of other machines, for signatures with a time.
+//! Other machines' clocks, for signatures with a time.
 //!
-//! A server refuses a proof whose time differs by minutes from its own. The `Date` headers of its responses reveal the clock
-//! skew.
+//! A server refuses a proof whose time differs by minutes from its own. Its responses' `Date` headers reveal the clock skew.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -20,11 +19,11 @@ const MAX_SKEW: Duration = Duration::from_secs(86_400);
 /// Maximum number of origins. The oldest one is removed.
 const MAX_ORIGINS: usize = 16;
 
-/// The clock skews of other machines.
+/// Other machines' clock skews.
 #[derive(Debug, Default)]
 pub(super) struct ServerClocks(Mutex<VecDeque<(String, Skew)>>);
 
-/// The difference between a clock and that of this machine.
+/// The difference between a clock and this machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Skew {
     Ahead(Duration),
@@ -32,7 +31,7 @@ enum Skew {
 }
 
 impl ServerClocks {
-    /// Remembers the `Date` header of a response that was received at `now`.
+    /// Remembers the `Date` header from a response that was received at `now`.
     pub(super) fn remember(&self, url: &Url, date: &str, now: SystemTime) {
         let Ok(date) = httpdate::parse_http_date(date) else { return };
         let skew = match date.duration_since(now) {
@@ -52,13 +51,13 @@ impl ServerClocks {
         clocks.push_back((origin, skew));
     }
 
-    /// Returns `true` if the clock of the host of a URL is known to differ.
+    /// Returns `true` if the clock on a URL's host is known to differ.
     pub(super) fn knows(&self, url: &Url) -> bool {
         let origin = url.origin().ascii_serialization();
         lock(&self.0).iter().any(|(known, _)| *known == origin)
     }
 
-    /// Returns the current time on the host of a URL, corrected by the last known skew.
+    /// Returns the current time on a URL's host, corrected by the last known skew.
     pub(super) fn time_at(&self, url: &Url, now: SystemTime) -> SystemTime {
         let origin = url.origin().ascii_serialization();
         let skew = lock(&self.0).iter().find(|(known, _)| *known == origin).map(|(_, skew)| *skew);

@@ -1,4 +1,4 @@
-//! One sign-in of a user to one server.
+//! The sign-in of a user to one server: discovery, registration, and one of two flows.
 
 use std::time::SystemTime;
 
@@ -24,13 +24,13 @@ use ropeway_config::OAuthSettings;
 use ropeway_core::secret::Redactor;
 use ropeway_core::setters::setters;
 
-/// The server, settings and account of a [`SignIn`].
+/// A [`SignIn`]'s server, settings and account.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SignInOptions {
-    /// The URL of the MCP endpoint.
+    /// The MCP endpoint's URL.
     pub server: String,
-    /// The client, scopes and restrictions of the sign-in.
+    /// The sign-in's client, scopes and restrictions.
     pub settings: OAuthSettings,
     /// The challenge that caused the sign-in. `None` requests one from the server.
     pub challenge: Option<Challenge>,
@@ -59,12 +59,19 @@ setters!(SignInOptions {
     with_previous(previous: Option<Credentials>) => previous = previous;
 });
 
-/// One sign-in of a user to one server.
+/// A user's sign-in to one server.
 ///
 /// [`start`](Self::start) finds the authorization server. Then either [`prepare`](Self::prepare) returns a URL for a browser and
 /// [`finish`](Self::finish) takes its callback, or [`device`](Self::device) returns a code for another device and
 /// [`wait_for_device`](Self::wait_for_device) waits for it to be entered. The credentials are not stored; see
 /// [`TokenStore::save`](super::TokenStore::save).
+///
+/// The caller owns the sign-in and drives it: it spawns no task and holds no lock. It is *in progress* from `prepare` until
+/// `finish` accepts a callback, and keeps the `state` and the PKCE verifier for that time. A second `prepare` replaces them. A
+/// callback with the wrong `state` leaves the sign-in in progress; every other callback ends it, whether it succeeds, fails, or
+/// the future is dropped, and `prepare` can begin again. The device flow keeps nothing but the client, so `wait_for_device` can
+/// be dropped and called again with the same code. Dropping the sign-in revokes nothing: a registered client stays registered,
+/// and an unused code expires.
 ///
 /// # Examples
 ///
@@ -85,11 +92,11 @@ pub struct SignIn {
     settings: OAuthSettings,
     account: Option<String>,
     discovery: Discovery,
-    /// The issuer of the previous credentials, if it is another one.
+    /// The previous credentials' issuer, if it is another one.
     previous_issuer: Option<String>,
     scopes: Vec<String>,
     dpop: Option<DpopKey>,
-    /// The client of this sign-in, or one of an earlier one that may be used again.
+    /// This sign-in's client, or an earlier one's that may be used again.
     client: Option<RegisteredClient>,
     pending: Option<AuthorizationRequest>,
 }
@@ -124,7 +131,7 @@ fn check_issuer(settings: &OAuthSettings, previous: Option<&Credentials>, issuer
 }
 
 impl SignIn {
-    /// Finds the authorization server of a server.
+    /// Finds a server's authorization server.
     ///
     /// # Errors
     ///
@@ -143,7 +150,7 @@ impl SignIn {
         let discovery = discover(&http, &server, challenge.as_ref(), settings.issuer.as_deref()).await?;
         check_issuer(&settings, previous.as_ref(), &discovery.server.issuer)?;
         tracing::debug!(issuer = %discovery.server.issuer, resource = %discovery.resource, "found the authorization server");
-        // Nothing of another authorization server is used: neither its client nor its scopes.
+        // Nothing from another authorization server is used: neither its client nor its scopes.
         let is_same = |previous: &Credentials| is_same_issuer(&previous.issuer, &discovery.server.issuer);
         let previous_issuer =
             previous.as_ref().filter(|previous| !is_same(previous)).map(|previous| previous.issuer.clone());
@@ -159,13 +166,13 @@ impl SignIn {
         Ok(Self { http, server, settings, account, discovery, previous_issuer, scopes, dpop, client, pending: None })
     }
 
-    /// Returns the issuer of the authorization server. Show it to the user before the browser opens.
+    /// Returns the authorization server's issuer. Show it to the user before the browser opens.
     pub fn issuer(&self) -> &str {
         &self.discovery.server.issuer
     }
 
-    /// Returns the issuer of the [previous](SignInOptions::with_previous) sign-in if it is another one. Show it to the user as
-    /// well: a compromised server could name another authorization server.
+    /// Returns the [previous](SignInOptions::with_previous) sign-in's issuer if it is another one. Show it to the user as well: a
+    /// compromised server could name another authorization server.
     pub fn previous_issuer(&self) -> Option<&str> {
         self.previous_issuer.as_deref()
     }
@@ -211,8 +218,8 @@ impl SignIn {
 
     /// Ends the sign-in with the callback: its URL, or only the query.
     ///
-    /// A callback whose `state` does not match comes from another page: it is refused, and the sign-in stays in progress. Any other
-    /// callback ends the sign-in, so a second one is refused.
+    /// A callback whose `state` does not match comes from another page: it is refused, and the sign-in stays in progress. Any
+    /// other callback ends the sign-in, so a second one is refused.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The time spent on sign-ins, which does not count towards the time of a call or of a handshake.
+//! Time spent on sign-ins, which does not count towards a call's or a handshake's time.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use ropeway_core::sync::lock;
 
-/// Minimum interval between checks of the clock.
+/// Minimum interval between clock checks.
 const MIN_SLEEP: Duration = Duration::from_millis(10);
 
-/// Measures the time of all sign-ins of a connection.
+/// Measures the time that a connection's sign-ins take.
 #[derive(Debug, Default)]
 pub(crate) struct SignInClock(Mutex<ClockState>);
 
@@ -32,7 +32,7 @@ impl SignInClock {
         lock(&self.0).since.is_some()
     }
 
-    /// Returns the time of all sign-ins so far.
+    /// Returns the total sign-in time so far.
     pub(crate) fn total(&self) -> Duration {
         let state = lock(&self.0);
         state.total + state.since.map(|since| since.elapsed()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A request to the host of a connection to let the user sign in.
+//! A request to a connection's host to let the user sign in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ use ropeway_core::tool::{Alias, BoxError, BoxFuture};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SignInRequest {
-    /// The alias of the server.
+    /// The server's alias.
     pub server: Alias,
-    /// The URL of the server.
+    /// The server's URL.
     pub url: String,
     /// Why the user has to sign in.
     pub reason: SignInReason,
@@ -63,7 +63,7 @@ pub enum SignInReason {
 }
 
 impl SignInReason {
-    /// Returns the name of the reason in events.
+    /// Returns the reason's name in events.
     pub fn name(self) -> &'static str {
         match self {
             Self::First => "first",

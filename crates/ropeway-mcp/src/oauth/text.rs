@@ -1,15 +1,15 @@
-//! Text of other parties in messages: one line, bounded, without invisible characters.
+//! Other parties' text in messages: one line, bounded, without invisible characters.
 
 use ropeway_core::invisible::{controls_display, is_hangul_filler, is_invisible};
 use ropeway_core::secret::Redactor;
 
-/// Maximum number of characters of a text.
+/// Maximum number of characters in a text.
 const MAX_CHARS: usize = 300;
 
-/// Number of bytes that are inspected.
+/// Number of bytes to inspect. A longer text is cut off before redaction.
 const MAX_SCANNED: usize = 16 << 10;
 
-/// Returns text of a server in a form that can be shown. Secrets are removed before it is truncated.
+/// Returns a server's text in a form that can be shown. Secrets are removed before it is truncated.
 pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
     let text = if text.len() > MAX_SCANNED {
         redactor.redact_truncated(&text[..text.floor_char_boundary(MAX_SCANNED)])

@@ -1,4 +1,4 @@
-//! Tokens of a command: runs it and parses its output.
+//! Tokens from a command: runs it and parses its output.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -18,16 +18,16 @@ use ropeway_core::duration::format_duration;
 use ropeway_core::rfc3339;
 use ropeway_core::secret::{Redactor, Secret};
 
-/// Maximum size of the output of a command, and of a token file.
+/// Maximum size for a command's output and for a token file.
 const MAX_OUTPUT: usize = 256 << 10;
 
-/// Maximum size of a token.
+/// Maximum token size, in bytes. A longer token is an error.
 const MAX_TOKEN: usize = 64 << 10;
 
-/// Number of bytes of stderr that an error shows.
+/// Number of stderr bytes that an error shows.
 const MAX_STDERR: usize = 400;
 
-/// Maximum lifetime of a token. Later times are most likely mistakes.
+/// Maximum token lifetime. Later times are most likely mistakes.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Reads a token from its source.
@@ -95,7 +95,7 @@ async fn read_bounded(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Ve
         if kept.len() <= most {
             return kept;
         }
-        // The exit status of a command that writes without end is not waited for.
+        // A command that writes without end is not waited for.
         let mut rest = [0; 8 << 10];
         let mut left = most.saturating_mul(16);
         while left > 0
@@ -107,7 +107,7 @@ async fn read_bounded(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Ve
     kept
 }
 
-/// A running command with its children. Dropping it ends all of them.
+/// A running command with its children. Dropping it ends them all.
 struct ProcessGroup {
     child: Child,
     id: Option<Pid>,
@@ -136,7 +136,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// The JSON output of a command, with the names of OAuth.
+/// A command's JSON output, with OAuth's names.
 #[derive(Deserialize)]
 struct Output {
     access_token: Option<String>,
@@ -192,7 +192,7 @@ fn seconds(value: &serde_json::Value) -> Option<Duration> {
     Some(Duration::try_from_secs_f64(number(value)?).ok()?.min(MAX_LIFETIME))
 }
 
-/// Parses a Unix time, or a date of RFC 3339.
+/// Parses a Unix time or an RFC 3339 date.
 fn time(value: &serde_json::Value) -> Option<SystemTime> {
     if let Some(number) = number(value) {
         return Some(from_unix((number as u64).min(1 << 40)));

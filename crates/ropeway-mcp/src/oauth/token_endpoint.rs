@@ -14,13 +14,13 @@ use super::scopes::is_valid;
 use super::token_set::TokenSet;
 use ropeway_core::secret::Secret;
 
-/// Maximum length of a token.
+/// Maximum token length, in bytes. A longer token is an error.
 const MAX_TOKEN: usize = 64 << 10;
 
-/// Maximum plausible lifetime of a token.
+/// Maximum plausible token lifetime.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Maximum number of scopes that are read.
+/// Maximum number of scopes to read. Further ones are ignored.
 const MAX_SCOPES: usize = 200;
 
 /// Requests tokens. `scopes` are requested; a response without scopes grants them all.
@@ -52,7 +52,7 @@ pub(super) async fn request_tokens(
     Ok(tokens)
 }
 
-/// Sends a request to the endpoint. Returns the response of a success.
+/// Sends a request to the endpoint. Returns the response if it is a success.
 pub(super) async fn request(
     client: &OAuthClient<'_>,
     url: &Url,
@@ -65,7 +65,7 @@ pub(super) async fn request(
     }
 }
 
-/// Returns a token of a response.
+/// Returns a token from a response.
 pub(super) fn read_token(url: &Url, body: &Map<String, Value>, name: &str) -> Result<Option<Secret>, OAuthError> {
     match body.get(name).and_then(Value::as_str) {
         Some(token) if token.len() > MAX_TOKEN => Err(invalid(url, format!("`{name}` is too long"))),
@@ -78,7 +78,7 @@ pub(super) fn read_token(url: &Url, body: &Map<String, Value>, name: &str) -> Re
     }
 }
 
-/// Reads the tokens of a response that was received at `now`.
+/// Reads the tokens in a response that was received at `now`.
 fn read_tokens(url: &Url, body: &Map<String, Value>, now: SystemTime) -> Result<TokenSet, OAuthError> {
     let Some(access_token) = read_token(url, body, "access_token")? else {
         return Err(invalid(url, "it has no `access_token`"));
@@ -100,7 +100,7 @@ fn read_tokens(url: &Url, body: &Map<String, Value>, now: SystemTime) -> Result<
     })
 }
 
-/// Reads a number of seconds. Some servers send it as a text.
+/// Reads a duration in seconds. Some servers send it as a text.
 pub(super) fn seconds(value: Option<&Value>) -> Option<Duration> {
     let seconds = match value? {
         Value::String(text) => text.trim().parse().ok()?,

@@ -1,4 +1,4 @@
-//! The tokens of one grant.
+//! One grant's tokens.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,13 +11,13 @@ use ropeway_core::secret::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TokenSet {
-    /// The token in the `Authorization` header of requests to the server.
+    /// The token that requests to the server carry in their `Authorization` header.
     #[serde(with = "serialized::secret")]
     pub access_token: Secret,
     /// Whether the access token is bound to a key ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449)).
     #[serde(default)]
     pub dpop: bool,
-    /// When the access token expires, by the clock of this machine.
+    /// When the access token expires, by this machine's clock.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_time")]
     pub expires_at: Option<SystemTime>,
     /// The token that is exchanged for new tokens. `None` if only a new sign-in helps after the expiry.
@@ -45,7 +45,7 @@ impl TokenSet {
         self.expires_at.is_some_and(|end| end <= now + margin)
     }
 
-    /// Returns the scheme of the `Authorization` header.
+    /// Returns the `Authorization` header's scheme.
     pub fn scheme(&self) -> &'static str {
         if self.dpop { "DPoP" } else { "Bearer" }
     }

@@ -1,4 +1,4 @@
-//! The parameters of a client's request, as far as routing needs them.
+//! A client request's parameters, as far as routing needs them.
 
 use std::borrow::Cow;
 
@@ -7,41 +7,41 @@ use serde_json::value::RawValue;
 use super::inbound::{is_id, members, string, too_long};
 use super::meta;
 
-/// Maximum number of members of `params`, and of `_meta`.
+/// Maximum members in `params`, and in `_meta`.
 const MAX_MEMBERS: usize = 128;
 
-/// The parameters of a request: the members that routing needs, and all others.
+/// A request's parameters: the members that routing needs, and all others.
 #[derive(Clone, Debug, Default)]
 pub struct ClientParams<'a> {
     /// The key and the value that name the target, such as `name` and a tool.
     pub target: Option<(&'static str, Cow<'a, str>)>,
     /// The arguments, an object.
     pub arguments: Option<&'a RawValue>,
-    /// The members of `_meta`.
+    /// The `_meta` members.
     pub meta: ClientMeta<'a>,
     /// All other members, in order.
     pub rest: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
-/// The members of `_meta` in the parameters of a request.
+/// The `_meta` members in a request's parameters.
 #[derive(Clone, Debug, Default)]
 pub struct ClientMeta<'a> {
     /// The progress token, a string or a number.
     pub progress_token: Option<&'a RawValue>,
     /// The protocol version (2026-07-28).
     pub protocol_version: Option<Cow<'a, str>>,
-    /// Name and version of the client, an object (2026-07-28).
+    /// The client's name and version, an object (2026-07-28).
     pub client_info: Option<&'a RawValue>,
-    /// The capabilities of the client, an object (2026-07-28).
+    /// The client's capabilities, an object (2026-07-28).
     pub capabilities: Option<&'a RawValue>,
-    /// The minimum level of log messages (2026-07-28).
+    /// The minimum log level (2026-07-28).
     pub log_level: Option<Cow<'a, str>>,
     /// All other members, in order, to be forwarded unchanged.
     pub others: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 impl<'a> ClientParams<'a> {
-    /// Reads the parameters of a request. `target` is the key that names the target of the method: `name`, `uri` or `taskId`.
+    /// Reads a request's parameters. `target` is the key that names the method's target: `name`, `uri` or `taskId`.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl<'a> ClientParams<'a> {
         Ok(read)
     }
 
-    /// Returns the member of [`rest`](Self::rest) with this key.
+    /// Returns the [`rest`](Self::rest) member with this key.
     pub fn get(&self, key: &str) -> Option<&'a RawValue> {
         self.rest.iter().find(|(own, _)| own == key).map(|(_, value)| *value)
     }
@@ -96,11 +96,11 @@ impl<'a> ClientMeta<'a> {
     }
 }
 
-/// Maximum length of a target.
+/// Maximum target length.
 fn max_length(key: &str) -> usize {
     match key {
         "uri" => 8 << 10,
-        // Task ids of a gateway contain the id of the server's task.
+        // A gateway's task ids contain the server's task id.
         "taskId" => 4 << 10,
         _ => 1 << 10,
     }

@@ -1,4 +1,4 @@
-//! Reads typed fields out of JSON objects, and leaves invalid ones in place.
+//! Reads typed fields from JSON objects, and leaves invalid ones in place.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// Returns the first `most` entries of a JSON array, and the number of the others.
+/// Returns a JSON array's first `most` entries, and the number of others.
 ///
-/// An entry of a single byte takes much more memory when parsed, so untrusted lists are read up to a limit.
+/// A one-byte entry takes much more memory when parsed, so untrusted lists are read up to a limit.
 pub(crate) fn first_entries(list: &[u8], most: usize) -> Result<(Vec<&RawValue>, usize), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(list);
     let entries = json.deserialize_seq(EntriesVisitor { most })?;
@@ -89,7 +89,7 @@ pub(crate) fn count(value: Value) -> Result<u64, Value> {
     value.as_u64().or_else(|| value.as_f64().and_then(whole)).ok_or(value)
 }
 
-/// Removes the required `key` from an entry. Returns its value and the rest, or a description of the problem.
+/// Removes the required `key` from an entry. Returns its value and the rest, or describes the problem.
 pub(crate) fn split_key(entry: Value, key: &str, noun: &str) -> Result<(String, Map<String, Value>), String> {
     let Value::Object(mut entry) = entry else {
         return Err(format!("a {noun} that is not an object: {}", brief(&entry)));

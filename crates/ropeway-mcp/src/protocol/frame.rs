@@ -12,22 +12,22 @@ use super::scan::{is_key, scan_object};
 use ropeway_core::json;
 use ropeway_web::HeadTail;
 
-/// Maximum number of messages in a batch. Further ones are ignored.
+/// Maximum messages in a batch. Further ones are ignored.
 const MAX_BATCH: usize = 10_000;
 
 /// A received message, whose parts are still raw JSON.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// A response to a request of this side.
+    /// A response to a request from this side.
     Response {
-        /// The id of the request, if the response has a valid one.
+        /// The request's id, if the response has a valid one.
         id: Option<u64>,
         /// The result or the error.
         outcome: Result<&'a RawValue, RpcError>,
     },
-    /// A request of the peer.
+    /// A request from the peer.
     Request {
-        /// The peer's id of the request, to be echoed unchanged.
+        /// The peer's request id, to be echoed unchanged.
         id: &'a RawValue,
         /// The requested method.
         method: Cow<'a, str>,
@@ -43,13 +43,13 @@ pub enum Incoming<'a> {
     },
 }
 
-/// A JSON-RPC error of the peer.
+/// A JSON-RPC error from the peer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("error {code}: {message}")]
 pub struct RpcError {
     /// The error code.
     pub code: i64,
-    /// The message of the peer.
+    /// The peer's message.
     pub message: String,
     /// Additional data.
     pub data: Option<Value>,
@@ -86,11 +86,11 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Parses a message, or each message of a batch, and passes it to `take`.
+/// Parses a message, or each message in a batch, and passes it to `take`.
 ///
 /// # Errors
 ///
-/// Fails if the text contains no JSON-RPC message. Invalid messages of a batch are skipped.
+/// Fails if the text contains no JSON-RPC message. Invalid messages in a batch are skipped.
 pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<(), FrameError> {
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => {
@@ -133,7 +133,7 @@ pub fn quick_response(text: &[u8]) -> Option<(u64, Range<usize>)> {
     None
 }
 
-/// Parses an integer at the start of a text. Returns it and the rest.
+/// Parses the integer that a text starts with. Returns it and the rest.
 fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().take(20).take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 {
@@ -147,7 +147,7 @@ fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
 
 fn incoming(wire: RawMessage<'_>) -> Result<Incoming<'_>, FrameError> {
     let RawMessage { id, method, params, result, error } = wire;
-    // An id of `null` identifies no request.
+    // A `null` id identifies no request.
     let id = id.filter(|id| id.get() != "null");
     match (method, error, result) {
         (Some(method), ..) => Ok(match id {
@@ -160,7 +160,7 @@ fn incoming(wire: RawMessage<'_>) -> Result<Incoming<'_>, FrameError> {
     }
 }
 
-/// Parses the id of a response. Servers echo it as `3`, `"3"` or `3.0`.
+/// Parses a response id. Servers echo it as `3`, `"3"` or `3.0`.
 fn number(id: &RawValue) -> Option<u64> {
     let text = id.get().trim_matches('"');
     text.parse().ok().or_else(|| {
@@ -172,7 +172,7 @@ fn number(id: &RawValue) -> Option<u64> {
 fn rpc_error(raw: &RawValue) -> RpcError {
     let error = json::from_str(raw.get()).unwrap_or_else(|_| readable_members(raw));
     let code = match &error["code"] {
-        // Codes outside of i64 have no meaning.
+        // Codes outside i64 have no meaning.
         Value::Number(code) => code.as_i64().or_else(|| code.as_f64().map(|code| code as i64)).unwrap_or_default(),
         Value::String(code) => code.parse().unwrap_or_default(),
         _ => 0,
@@ -187,7 +187,7 @@ fn rpc_error(raw: &RawValue) -> RpcError {
     RpcError { code, message, data }
 }
 
-/// Reads the members of an error one by one. One that is nested too deeply is left out.
+/// Reads an error's members one by one. One that is nested too deeply is left out.
 fn readable_members(raw: &RawValue) -> Value {
     let text = raw.get().as_bytes();
     let mut members = Map::new();
@@ -233,7 +233,7 @@ impl TruncatedMessage {
             let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
             digits[..end].parse().ok()
         };
-        // Only the part before the result is searched, because an `id` inside of the result is data.
+        // Only the part before the result is searched, because an `id` inside the result is data.
         let head = self.0.head();
         let own = match head.windows(8).position(|window| window == b"\"result\"") {
             Some(at) => &head[..at],
@@ -250,19 +250,19 @@ impl TruncatedMessage {
     }
 }
 
-/// Encodes the result of a request of the peer.
+/// Encodes the result for a peer's request.
 pub fn encode_result(id: &RawValue, result: &Value) -> Vec<u8> {
     // The id is echoed as text, because not every JSON id can be represented as a `Value`.
     let id = json::compact(id.get());
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
 }
 
-/// Encodes the error response to a request of the peer.
+/// Encodes the error response to a peer's request.
 pub fn encode_error(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
     encode_error_with(id, code, message, None)
 }
 
-/// Encodes the error response to a request of the peer, with additional data.
+/// Encodes the error response to a peer's request, with additional data.
 pub fn encode_error_with(id: &RawValue, code: i64, message: &str, data: Option<&Value>) -> Vec<u8> {
     let (id, message) = (json::compact(id.get()), Value::from(message));
     let data = data.map(|data| format!(r#","data":{data}"#)).unwrap_or_default();

@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 64;
 /// ([RFC 8259, section 6](https://www.rfc-editor.org/rfc/rfc8259#section-6)).
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// The header parameters of a tool.
+/// A tool's header parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderParams(Vec<HeaderParam>);
 
@@ -27,39 +27,39 @@ struct HeaderParam {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the header parameter at `{at}` {reason}")]
 pub struct HeaderError {
-    /// The path of the property.
+    /// The property's path.
     pub at: String,
     /// The reason.
     pub reason: &'static str,
 }
 
-/// A header that contradicts the body of its request.
+/// A header that contradicts its request's body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderMismatch {
     /// The body has a value, and the header is missing.
     #[error("header `{header}` is missing")]
     Missing {
-        /// The name of the header.
+        /// The header's name.
         header: String,
     },
     /// The body has no value for the header.
     #[error("header `{header}` has no counterpart in the body")]
     Unexpected {
-        /// The name of the header.
+        /// The header's name.
         header: String,
     },
-    /// The header is not valid base64 of UTF-8.
+    /// The header is not valid base64-encoded UTF-8.
     #[error("header `{header}` is not valid base64 of UTF-8")]
     Undecodable {
-        /// The name of the header.
+        /// The header's name.
         header: String,
     },
     /// The header and the body have different values.
     #[error("header `{header}` is `{}`, but the body has `{}`", shorten(.sent), shorten(.body))]
     Different {
-        /// The name of the header.
+        /// The header's name.
         header: String,
-        /// The decoded value of the header.
+        /// The header's decoded value.
         sent: String,
         /// The value in the body.
         body: String,
@@ -72,7 +72,7 @@ fn shorten(value: &str) -> String {
 }
 
 impl HeaderParam {
-    /// Returns the name of the header.
+    /// Returns the header's name.
     fn name(&self) -> String {
         format!("Mcp-Param-{}", self.header)
     }
@@ -84,7 +84,7 @@ impl HeaderParam {
     }
 }
 
-/// Returns the text of an argument that is mirrored: a string, a boolean or an integer that all JSON parsers represent exactly.
+/// Returns a mirrored argument as text: a string, a boolean or an integer that all JSON parsers represent exactly.
 fn mirrored(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(Cow::Borrowed(text)),
@@ -98,14 +98,14 @@ fn mirrored(value: &Value) -> Option<Cow<'_, str>> {
 }
 
 impl HeaderParams {
-    /// Reads the header parameters of an input schema.
+    /// Reads an input schema's header parameters.
     pub fn read(schema: &Value) -> Result<Self, HeaderError> {
         let mut found = Self::default();
         found.walk(schema, &mut Vec::new(), true, 0)?;
         Ok(found)
     }
 
-    /// Returns the headers of a call with these arguments.
+    /// Returns the headers for a call with these arguments.
     pub fn headers(&self, arguments: &Map<String, Value>) -> Vec<(String, String)> {
         let header = |param: &HeaderParam| {
             let text = mirrored(param.argument(arguments)?)?;
@@ -119,7 +119,7 @@ impl HeaderParams {
         self.0.is_empty()
     }
 
-    /// Checks that the headers of a call match its arguments. `header` returns the value of the header with a name.
+    /// Checks that a call's headers match its arguments. `header` looks up a header's value by name.
     ///
     /// # Errors
     ///
@@ -222,16 +222,17 @@ impl HeaderParams {
     }
 }
 
-/// Returns `true` for characters of a header name ([RFC 9110, section 5.6.2](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2)).
+/// Returns `true` for characters that a header name may contain ([RFC 9110, section
+/// 5.6.2](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2)).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Checks that a header is equal to a value of the body, after decoding.
+/// Checks that a header, once decoded, equals the body's value.
 ///
 /// # Errors
 ///
-/// Fails if only one of them is present, if they differ, or if the header cannot be decoded.
+/// Fails if only one is present, if they differ, or if the header cannot be decoded.
 pub fn check_header(header: &str, sent: Option<&str>, body: Option<&str>) -> Result<(), HeaderMismatch> {
     let header = header.to_owned();
     let (sent, body) = match (sent, body) {

@@ -1,4 +1,4 @@
-//! One message of a client, borrowed from its bytes and fully validated.
+//! One client message, borrowed from its bytes and fully validated.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,16 +10,16 @@ use serde_json::value::RawValue;
 use super::code;
 use super::scan::is_deeper_than;
 
-/// Maximum length of an id or a progress token, as JSON text.
+/// Maximum length for an id or a progress token, as JSON text.
 const MAX_ID: usize = 1 << 10;
 
-/// Maximum length of a method.
+/// Maximum method length.
 const MAX_METHOD: usize = 256;
 
-/// Maximum nesting of a message. Servers written with a recursive parser may fail at deeper ones, and clients share them.
+/// Maximum message nesting. Servers written with a recursive parser may fail at deeper messages, and clients share them.
 const MAX_DEPTH: usize = 128;
 
-/// A message of a client, whose parts are still raw JSON.
+/// A client message, whose parts are still raw JSON.
 #[derive(Clone, Debug)]
 pub enum ClientMessage<'a> {
     /// A request.
@@ -38,25 +38,25 @@ pub enum ClientMessage<'a> {
         /// The parameters.
         params: Option<&'a RawValue>,
     },
-    /// A response to a request of this side.
+    /// A response to a request from this side.
     Response {
-        /// The id of the request.
+        /// The request's id.
         id: &'a RawValue,
         /// The result or the error.
         outcome: Result<&'a RawValue, &'a RawValue>,
     },
 }
 
-/// The error of [`read_client_message`], with the parts of the error response.
+/// The [`read_client_message`] error, with the parts for the error response.
 #[derive(Clone, Debug)]
 pub struct InvalidMessage<'a> {
-    /// The id of the message, if it has a valid one.
+    /// The message's id, if it has a valid one.
     pub id: Option<&'a RawValue>,
     /// The JSON-RPC error code: [`code::PARSE`] or [`code::INVALID_REQUEST`].
     pub code: i64,
     /// The problem.
     pub message: String,
-    /// Whether the message is an invalid response. Answering it on a pipe could start an endless loop of answers.
+    /// Whether the message is an invalid response. Answering it on a pipe could start an endless exchange.
     pub is_response: bool,
 }
 
@@ -66,12 +66,13 @@ impl InvalidMessage<'_> {
     }
 }
 
-/// Parses one message of a client.
+/// Parses one client message.
 ///
 /// # Errors
 ///
-/// Fails with [`code::PARSE`] if the text is not JSON, and with [`code::INVALID_REQUEST`] for batches, duplicate keys, ids that are
-/// neither a string nor a number, values that are nested too deeply, and all other JSON that is not a JSON-RPC message.
+/// Fails with [`code::PARSE`] if the text is not JSON, and with [`code::INVALID_REQUEST`] for batches, duplicate keys, ids
+/// that are neither a string nor a number, values that are nested too deeply, and all other JSON that is not a JSON-RPC
+/// message.
 pub fn read_client_message(text: &[u8]) -> Result<ClientMessage<'_>, InvalidMessage<'_>> {
     let text = std::str::from_utf8(text).map_err(|_| InvalidMessage::new(code::PARSE, "the message is not UTF-8"))?;
     let not_json = |error| InvalidMessage::new(code::PARSE, format!("the message is not JSON: {error}"));
@@ -220,7 +221,7 @@ pub(super) fn too_long(key: &str, limit: usize) -> String {
     format!("`{key}` is longer than {limit} bytes")
 }
 
-/// Passes each member of an object to `take`, until one fails.
+/// Passes each object member to `take`, until one fails.
 pub(super) fn members<'a>(
     object: &'a RawValue,
     take: impl FnMut(Cow<'a, str>, &'a RawValue) -> Result<(), String>,

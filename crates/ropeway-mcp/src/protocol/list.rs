@@ -1,4 +1,4 @@
-//! Pages of tool, resource and prompt lists, and tool definitions.
+//! Pages in tool, resource and prompt lists, and tool definitions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,15 +12,14 @@ use super::field::{first_entries, object, split_key, string, take};
 use ropeway_core::json;
 use ropeway_core::tool::{Alias, Annotations, Origin, Schema, ToolDefinition};
 
-/// A page of a list
-/// ([pagination](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination)).
+/// A list page ([pagination](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination)).
 #[derive(Clone, Debug, Default)]
 pub struct Page<'a> {
     /// The raw entries.
     pub items: Vec<&'a RawValue>,
     /// Number of entries over the limit.
     pub left_out: usize,
-    /// The cursor of the next page.
+    /// The next page's cursor.
     pub next_cursor: Option<String>,
     /// How long the list may be cached (`ttlMs`).
     pub ttl: Option<Duration>,
@@ -52,7 +51,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Reads a few fields of an object without storing the others.
+/// Reads a few fields from an object without storing the others.
 struct FieldsVisitor<'k, const N: usize>([&'k str; N]);
 
 impl<'de, const N: usize> Visitor<'de> for FieldsVisitor<'_, N> {
@@ -74,13 +73,12 @@ impl<'de, const N: usize> Visitor<'de> for FieldsVisitor<'_, N> {
     }
 }
 
-/// Reads an entry of `tools/list`
-/// ([tool](https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool)). Invalid optional fields are kept in
-/// `extra`.
+/// Reads a `tools/list` entry ([tool](https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool)). Invalid
+/// optional fields are kept in `extra`.
 ///
 /// # Errors
 ///
-/// Returns a description of the problem if the entry is not an object or has no name.
+/// Fails with a description if the entry is not an object or has no name.
 pub fn tool_definition(server: &Alias, entry: &RawValue) -> Result<ToolDefinition, String> {
     let (entry, schemas) = match json::from_str(entry.get()) {
         Ok(ToolEntry { fields, schemas }) => (Value::Object(fields), schemas),
@@ -100,7 +98,7 @@ pub fn tool_definition(server: &Alias, entry: &RawValue) -> Result<ToolDefinitio
     Ok(tool)
 }
 
-/// An entry of `tools/list` with unparsed schemas.
+/// A `tools/list` entry with unparsed schemas.
 struct ToolEntry {
     fields: Map<String, Value>,
     schemas: Schemas,
@@ -142,7 +140,7 @@ impl<'de> Visitor<'de> for ToolEntryVisitor {
             match text.get().as_bytes().first() {
                 Some(b'{') => {
                     *schema = Some(Schema::from_text(text));
-                    // The last of two equal keys wins, also when the definition is serialized.
+                    // If a key appears twice, the last one wins, also when the definition is serialized.
                     entry.fields.shift_remove(&key);
                 }
                 // `null` is ignored; other invalid values are kept.
@@ -158,7 +156,7 @@ impl<'de> Visitor<'de> for ToolEntryVisitor {
     }
 }
 
-/// Serializes a definition as an entry of `tools/list`, the inverse of [`tool_definition`].
+/// Serializes a definition as a `tools/list` entry, the inverse of [`tool_definition`].
 pub fn wire_definition(tool: &ToolDefinition) -> Value {
     let mut entry = Map::new();
     entry.insert("name".to_owned(), json!(tool.name));
@@ -174,7 +172,7 @@ pub fn wire_definition(tool: &ToolDefinition) -> Value {
     Value::Object(entry)
 }
 
-/// Writes a definition as an entry of `tools/list` in one line. Schemas are written as the server sent them.
+/// Writes a definition as a `tools/list` entry in one line. Schemas are written as the server sent them.
 pub fn wire_definition_text(tool: &ToolDefinition) -> String {
     let mut text = String::from("{");
     let mut add = |key: &str, value: Cow<'_, str>| {

@@ -1,4 +1,4 @@
-//! JSON-RPC and MCP messages of both protocol eras, as values and pure functions.
+//! JSON-RPC and MCP messages in both protocol eras, as values and pure functions.
 //!
 //! See the [MCP specification](https://modelcontextprotocol.io/specification/2025-11-25) and
 //! [JSON-RPC 2.0](https://www.jsonrpc.org/specification).
@@ -24,7 +24,7 @@ pub use list::{Page, tool_definition, wire_definition, wire_definition_text};
 pub use scan::{Member, ScanError, is_deeper_than, is_key, scan_object};
 pub use version::{Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, is_modern};
 
-/// Error codes of JSON-RPC ([section 5.1](https://www.jsonrpc.org/specification#error_object)) and MCP.
+/// JSON-RPC ([section 5.1](https://www.jsonrpc.org/specification#error_object)) and MCP error codes.
 pub mod code {
     /// The message is not JSON.
     pub const PARSE: i64 = -32700;
@@ -40,7 +40,7 @@ pub mod code {
     pub const TIMEOUT: i64 = -32001;
     /// The resource does not exist (up to 2025-11-25; later versions use [`INVALID_PARAMS`]).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
-    /// The headers of a request contradict its body (2026-07-28).
+    /// The request's headers contradict its body (2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
     /// The request needs a capability that the client does not declare (2026-07-28).
     pub const MISSING_CAPABILITY: i64 = -32021;
@@ -48,24 +48,24 @@ pub mod code {
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
-/// Keys of `_meta` in the modern era (2026-07-28).
+/// Modern `_meta` keys (2026-07-28).
 pub mod meta {
-    /// The protocol version of a request.
+    /// A request's protocol version.
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-    /// Name and version of the client.
+    /// The client's name and version.
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-    /// The capabilities of the client.
+    /// The client's capabilities.
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-    /// Name and version of the server.
+    /// The server's name and version.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-    /// The minimum level of log messages for a request.
+    /// A request's minimum log level.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// The id of the `subscriptions/listen` request that a notification belongs to.
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-    /// The name of the tasks extension.
+    /// The tasks extension's name.
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
-    /// The id of a gateway, in its handshake. A gateway does not connect to itself.
+    /// A gateway's id, in its handshake. A gateway does not connect to itself.
     pub const GATEWAY_ID: &str = "dev.ropeway/gatewayId";
-    /// The era and version of the server behind a gateway, in its handshake with a command of the same user.
+    /// The era and version of the server behind a gateway, in the gateway's handshake with the same user's command.
     pub const SERVER_PROTOCOL: &str = "dev.ropeway/serverProtocol";
 }

@@ -1,14 +1,14 @@
 //! Validates a JSON object and locates its members, without building a tree.
 //!
-//! A gateway forwards results unchanged. It has to verify that a result is exactly one object: a server could otherwise end the
-//! object early and append its own members to the surrounding message, or break the connection of a client that cannot parse the
-//! message.
+//! A gateway forwards results unchanged. It has to verify that a result is exactly one object: a server could otherwise end
+//! the object early and append its own members to the surrounding message, or break the connection to a client that cannot
+//! parse the message.
 
 use std::ops::Range;
 
 use memchr::memchr2;
 
-/// One member of an object, as byte ranges in the scanned text.
+/// One object member, as byte ranges in the scanned text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The key without its quotes. Escapes are not decoded.
@@ -18,21 +18,21 @@ pub struct Member {
 }
 
 impl Member {
-    /// Returns the range of the whole member, from the opening quote of its key to the end of its value.
+    /// Returns the range of the whole member, from its key's opening quote to the end of its value.
     pub fn span(&self) -> Range<usize> {
         self.key.start - 1..self.value.end
     }
 }
 
-/// The error of [`scan_object`]: the text is not one object.
+/// The [`scan_object`] error: the text is not one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a JSON object")]
 pub struct ScanError;
 
 /// Passes each top-level member and its key to `take`, in order.
 ///
-/// Exactly the JSON objects of [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259) are accepted, except that strings may contain
-/// invalid UTF-8. The scan does not recurse and allocates nothing unless values are nested deeply.
+/// Accepts exactly the JSON objects that [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259) defines, except that strings may
+/// contain invalid UTF-8. The scan does not recurse and allocates nothing unless values are nested deeply.
 ///
 /// # Errors
 ///
@@ -166,7 +166,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Skips the key of a member, up to its value.
+    /// Skips a member's key, up to its value.
     fn key(&mut self) -> Result<(), ScanError> {
         self.string()?;
         self.token(b':')?;
@@ -226,7 +226,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Returns the length of an escape sequence at the start of a text.
+/// Returns the length of the escape sequence that a text starts with.
 fn escape_length(text: &[u8]) -> Option<usize> {
     match text.get(1)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
@@ -235,7 +235,7 @@ fn escape_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the length of a number at the start of a text.
+/// Returns the length of the number that a text starts with.
 fn number_length(text: &[u8]) -> Option<usize> {
     let digits = |at: usize| {
         let count = text.get(at..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -261,13 +261,13 @@ fn has_control(text: &[u8]) -> bool {
     text.chunks(256).any(|block| block.iter().fold(false, |found, byte| found | (*byte < 0x20)))
 }
 
-/// The kinds of the open brackets, one bit each: 1 for an object, 0 for an array.
+/// The open brackets' kinds, one bit each: 1 for an object, 0 for an array.
 #[derive(Default)]
 struct OpenBrackets {
     depth: usize,
     /// The innermost brackets; the last one is the lowest bit.
     inner: u64,
-    /// The outer brackets, in words of 64 bits.
+    /// The outer brackets, in 64-bit words.
     outer: Vec<u64>,
 }
 
@@ -346,7 +346,7 @@ mod tests {
         if pretty { serde_json::to_string_pretty(object) } else { serde_json::to_string(object) }.expect("JSON")
     }
 
-    /// Returns the positions of brackets and quotes that are part of the grammar.
+    /// Returns the positions at which brackets and quotes belong to the grammar.
     fn structural(text: &str) -> Vec<usize> {
         let (mut positions, mut in_string, mut escaped) = (Vec::new(), false, false);
         for (at, byte) in text.bytes().enumerate() {

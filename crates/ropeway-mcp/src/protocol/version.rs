@@ -22,13 +22,13 @@ impl Era {
     }
 }
 
-/// The supported version of the modern era.
+/// The supported modern version.
 pub const MODERN: &str = "2026-07-28";
 
-/// The latest version of the legacy era.
+/// The latest legacy version.
 pub const LATEST_LEGACY: &str = "2025-11-25";
 
-/// The supported versions of the legacy era, newest first.
+/// The supported legacy versions, newest first.
 pub const LEGACY_VERSIONS: [&str; 4] = [LATEST_LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// Returns `true` if the version belongs to the modern era. Versions are dates, so later ones compare greater.

@@ -1,4 +1,4 @@
-//! The activity of a process group, to distinguish a slow start from one that hangs.
+//! A process group's activity, to distinguish a slow start from one that hangs.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(15);
 const MIN_TICKS: u64 = 10;
 const MIN_BYTES: u64 = 64 << 10;
 
-/// The resource usage of a process group so far.
+/// The resources that a process group has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResourceUsage {
     pub(crate) ticks: u64,
@@ -20,13 +20,13 @@ pub(crate) struct ResourceUsage {
 }
 
 impl ResourceUsage {
-    /// Returns `true` if the group has done work since `earlier`. The exit of a process counts as well, because it lowers the sum.
+    /// Returns `true` if the group has done work since `earlier`. A process's exit counts as well, because it lowers the sum.
     fn is_ahead_of(self, earlier: Self) -> bool {
         self.ticks.abs_diff(earlier.ticks) >= MIN_TICKS || self.bytes.abs_diff(earlier.bytes) >= MIN_BYTES
     }
 }
 
-/// Returns the resource usage of a process group; zero where `/proc` is missing.
+/// Returns a process group's resource usage; zero where `/proc` is missing.
 pub(crate) fn usage(group: i32) -> ResourceUsage {
     let Ok(processes) = std::fs::read_dir("/proc") else { return ResourceUsage::default() };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -38,7 +38,7 @@ pub(crate) fn usage(group: i32) -> ResourceUsage {
 
 fn process_usage(id: u32, group: i32) -> Option<ResourceUsage> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name of the program is in parentheses and may contain anything
+    // The program's name is in parentheses and may contain anything
     // (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html).
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     if fields.get(2)?.parse() != Ok(group) {

@@ -19,13 +19,13 @@ use crate::request::Request;
 /// The header with the nonce for DPoP proofs ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449#section-8)).
 const DPOP_NONCE: &str = "dpop-nonce";
 
-/// The destination of an authorized request, and who waits for it.
+/// An authorized request's destination, and who waits for it.
 pub(super) struct Target<'a> {
     pub(super) method: Method,
     pub(super) url: &'a Url,
     pub(super) host: &'a Host,
     pub(super) waiting: Waiting,
-    /// The pending request, whose idle timeout does not include the time of a sign-in.
+    /// The pending request, whose idle timeout does not include sign-in time.
     pub(super) pending: Option<(&'a PendingRequests, u64)>,
 }
 
@@ -89,7 +89,7 @@ impl HttpClient {
             }
             let _paused = target.pending.map(|(pending, id)| pending.pause(id));
             if let Err(error) = auth.recover(&refusal, target.waiting).await {
-                // A scope that one call needs must not end the session of the others.
+                // A scope that one call needs must not end the session for the others.
                 let keeps_session = refusal.is_scope && target.waiting == Waiting::Call;
                 return Err(failed(error, rejected.challenge, keeps_session));
             }
@@ -97,7 +97,7 @@ impl HttpClient {
     }
 }
 
-/// Remembers the nonce of a response. Returns `true` if it has one.
+/// Remembers a response's nonce. Returns `true` if it has one.
 pub(super) fn remember_nonce(auth: &Authorizer, url: &Url, headers: &HeaderMap) -> bool {
     let nonce = headers.get(DPOP_NONCE).and_then(|value| value.to_str().ok());
     nonce.inspect(|nonce| auth.remember_nonce(url, nonce)).is_some()
@@ -116,7 +116,7 @@ pub(super) fn refusal(auth: &Authorizer, access: &Access, response: &Response) -
     if status == StatusCode::FORBIDDEN && !is_scope {
         return None;
     }
-    // The server requires another kind of credentials.
+    // The server requires other credentials.
     let is_other = challenge.is_none() && headers.contains_key(WWW_AUTHENTICATE);
     if is_other && !auth.is_configured() && !access.has_token() {
         return None;
@@ -124,7 +124,7 @@ pub(super) fn refusal(auth: &Authorizer, access: &Access, response: &Response) -
     Some(Refusal { generation: access.generation, challenge, is_scope })
 }
 
-/// Converts the error of an authorization. The request was not executed, and is not retried on another session.
+/// Converts an authorization error. The request was not executed, and is not retried on another session.
 fn failed(error: OAuthError, challenge: Option<String>, keeps_session: bool) -> RequestError {
     let cause = match error {
         OAuthError::SignInRequired { .. } | OAuthError::Denied { description: None } => {

@@ -1,4 +1,4 @@
-//! Background tasks of a link, which end with it.
+//! A link's background tasks, which end with it.
 
 use std::future::Future;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use ropeway_core::sync::lock;
 
-/// The background tasks of a link. Dropping it aborts them.
+/// A link's background tasks. Dropping it aborts them.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundTasks(Mutex<JoinSet<()>>);
 

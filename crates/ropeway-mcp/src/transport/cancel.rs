@@ -1,4 +1,4 @@
-//! Cancellation of a request whose caller has given up
+//! Cancels a request whose caller has given up
 //! ([cancellation](https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation)).
 
 use serde_json::json;
@@ -25,7 +25,7 @@ impl<F: Fn(Vec<u8>)> CancelOnDrop<F> {
         self.armed &= matches!(outcome, Err(RequestError::Timeout { .. } | RequestError::Cancelled));
     }
 
-    /// Disarms the guard of a request that was never sent.
+    /// Disarms the guard for a request that was never sent.
     pub(crate) fn disarm(mut self) {
         self.armed = false;
     }

@@ -1,4 +1,4 @@
-//! The process of a stdio server, with its process group and everything that it has started.
+//! A stdio server's process, with its process group and everything that it has started.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use ropeway_config::{CERTIFICATE_VARIABLES, SandboxFailure, StdioServer};
 use ropeway_core::secret::Redactor;
 
 /// Variables that a child gets if it does not inherit the whole environment, in addition to [`CERTIFICATE_VARIABLES`]. With
-/// those of `uv`, package runners work behind a company's own certificate authority.
+/// the `uv` variables, package runners work behind a company's own certificate authority.
 const MINIMAL_ENVIRONMENT: [&str; 16] = [
     "HOME",
     "LANG",
@@ -50,13 +50,13 @@ pub fn end_children() {
     drop(end_children_for_good());
 }
 
-/// Blocks the start and end of servers until it is dropped.
+/// Prevents servers from starting or ending until it is dropped.
 pub(crate) struct ExitGuard {
     _groups: MutexGuard<'static, BTreeSet<i32>>,
     _directories: MutexGuard<'static, BTreeSet<PathBuf>>,
 }
 
-/// Kills every server process, and blocks the start and end of others until the returned guard is dropped.
+/// Kills every server process, and prevents others from starting or ending until the returned guard is dropped.
 ///
 /// Without the guard, another thread could start a server meanwhile, or report the killed one as a failure before this process
 /// exits.
@@ -83,7 +83,7 @@ fn is_missing_program(server: &StdioServer, error: &std::io::Error) -> bool {
     }
     let own = server.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose().into());
     let path: std::ffi::OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-    // An existing script may lack the interpreter of its first line.
+    // An existing script may lack the interpreter that its first line names.
     !std::env::split_paths(&path).any(|folder| folder.join(&server.command).exists())
 }
 
@@ -94,7 +94,7 @@ fn directory_problem(server: &StdioServer) -> Option<String> {
     Some(format!("working directory `{}` {problem}", folder.display()))
 }
 
-/// Returns the error of a program that could not be executed.
+/// Returns the error for a program that could not be executed.
 fn spawn_error(server: &StdioServer, redactor: &Redactor, source: std::io::Error) -> ConnectErrorKind {
     let program = redactor.redact(&server.command).into_owned();
     let source = if let Some(problem) = directory_problem(server) {
@@ -108,15 +108,24 @@ fn spawn_error(server: &StdioServer, redactor: &Redactor, source: std::io::Error
 }
 
 /// A child process and its process group. Dropping it kills the whole group.
+///
+/// The link task owns it. [`terminate`](Self::terminate) ends the group in steps: it waits after stdin was closed, sends
+/// SIGTERM and SIGKILL as far as needed, terminates processes outside the group and removes the temporary directory.
+/// Dropping it, such as with an aborted link task, does the same at once: SIGKILL for the group and for marked processes,
+/// while a thread removes the directory.
+///
+/// Every running group is registered in the process-wide set behind [`groups`]. Its std mutex is held while a process is
+/// spawned, so that [`end_children`] misses none, and never across an `.await`. [`end_children_for_good`] also takes the
+/// temporary directories' lock, after this one. Nothing else holds both.
 #[derive(Debug)]
 pub(crate) struct ChildGroup {
     group: Option<Pid>,
-    /// Finds processes outside of the group, until all have exited.
+    /// Finds processes outside the group, until all have exited.
     mark: Option<ProcessMark>,
     child: Child,
     /// The server that a launcher executes.
     launched: Option<Box<(StdioServer, Redactor)>>,
-    /// The temporary directory of the server.
+    /// The server's temporary directory.
     temp: Option<PrivateTemp>,
 }
 
@@ -126,12 +135,12 @@ pub(super) struct StartedChild {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
     pub(super) stderr: ChildStderr,
-    /// The launcher that was started instead of the server.
+    /// The launcher that was started in the server's place.
     pub(super) sandbox: Option<SandboxStart>,
 }
 
 impl ChildGroup {
-    /// Returns the id of the process group.
+    /// Returns the process group's id.
     pub(super) fn group_id(&self) -> Option<i32> {
         self.group.map(|group| group.as_raw_nonzero().get())
     }
@@ -224,7 +233,7 @@ impl ChildGroup {
         } else if self.is_empty() {
             return self.terminate_orphans().await;
         }
-        // Remaining processes of the group get a moment to exit.
+        // Processes that remain in the group get a moment to exit.
         kill(self.group, Signal::TERM);
         for _ in 0..10 {
             if self.is_empty() {
@@ -237,7 +246,7 @@ impl ChildGroup {
         self.terminate_orphans().await;
     }
 
-    /// Terminates processes that the child has started outside of its group, such as in another session.
+    /// Terminates processes that the child has started outside its group, such as in another session.
     async fn terminate_orphans(&mut self) {
         self.unregister();
         if let Some(mark) = &self.mark

@@ -1,4 +1,4 @@
-//! The process groups of all running servers of this process.
+//! The process groups in which this process runs its servers.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -7,7 +7,7 @@ use ropeway_core::sync::lock;
 
 static GROUPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
-/// Returns the ids of the groups, which equal the process ids of the servers.
+/// Returns the group ids, which equal the servers' process ids.
 pub(super) fn groups() -> MutexGuard<'static, BTreeSet<i32>> {
     lock(&GROUPS)
 }

@@ -30,10 +30,10 @@ use ropeway_core::sync::{read, write};
 
 const SESSION: &str = "mcp-session-id";
 
-/// Maximum size of a session id.
+/// Maximum session id size.
 const MAX_SESSION_ID_BYTES: usize = 4 << 10;
 
-/// Maximum number of attempts while the server is busy.
+/// Maximum attempts while the server is busy.
 const BUSY_ATTEMPTS: u32 = 3;
 
 /// Minimum delay before a request to a busy server is repeated.
@@ -42,7 +42,7 @@ const MIN_BUSY_WAIT: Duration = Duration::from_millis(100);
 /// Maximum delay that a busy server can request, to avoid an overflow.
 const MAX_BUSY_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Timeout of the check whether the session has expired.
+/// Timeout for the check whether the session has expired.
 const SESSION_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A link over Streamable HTTP.
@@ -58,7 +58,7 @@ pub(crate) struct Http {
     outgoing: OutgoingQueue,
 }
 
-/// The results of the handshake.
+/// What the handshake has negotiated.
 #[derive(Clone, Debug)]
 pub(super) struct LinkState {
     pub(super) era: Era,
@@ -217,7 +217,7 @@ impl Http {
         }
     }
 
-    /// The target of a request without a pending one.
+    /// Returns the target for a request without a pending one.
     pub(super) fn target(&self, method: Method, waiting: Waiting) -> Target<'_> {
         Target { method, url: &self.client.url, host: self.pending.host(), waiting, pending: None }
     }
@@ -234,7 +234,7 @@ impl Http {
         self.client.send_authorized(target, send).await
     }
 
-    /// Adds the headers of the negotiated version and the session.
+    /// Adds the headers for the negotiated version and the session.
     pub(super) fn with_session_headers(&self, request: RequestBuilder) -> RequestBuilder {
         let state = self.state();
         let request = match state.version {

@@ -1,4 +1,4 @@
-//! The HTTP client of both HTTP transports: headers, error responses and response bodies.
+//! The HTTP client for both HTTP transports: headers, error responses and response bodies.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,10 +21,10 @@ use ropeway_core::sync::{read, write};
 use ropeway_core::tool::BoxError;
 use ropeway_web::{SseEvent, SseParser, TransportError, brief, client, looks_like_sse, retry_after};
 
-/// Number of bytes of an error body that are read.
+/// Maximum bytes to read from an error body.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// Number of bytes of a challenge or of the target of a redirect that are kept. Both are shown.
+/// Challenges and redirect targets are truncated to this many bytes. Both are shown.
 const MAX_HEADER: usize = 4 << 10;
 
 /// The accepted response types.
@@ -47,7 +47,7 @@ impl fmt::Debug for HttpClient {
 }
 
 impl HttpClient {
-    /// Creates a client. The redactor of `host` redacts errors and response texts.
+    /// Creates a client. The `host` redactor redacts errors and response texts.
     pub(crate) fn new(server: &HttpServer, limit: usize, host: &Host) -> Result<Self, ConnectErrorKind> {
         let redactor = host.redactor();
         let invalid_address = |what: &str, source: BoxError| invalid_address(&redactor.redact(what), source);
@@ -95,7 +95,7 @@ impl HttpClient {
         client.request(method, url).headers(self.headers.clone())
     }
 
-    /// Reads the body of a response.
+    /// Reads a response body.
     pub(crate) async fn body(&self, response: Response) -> Result<ResponseBody, RequestError> {
         ResponseBody::read(response, self.limit, &self.redactor()).await
     }
@@ -105,7 +105,7 @@ impl HttpClient {
         ErrorResponse::read(response, &self.redactor()).await
     }
 
-    /// Converts the error of a request.
+    /// Converts a reqwest error.
     pub(crate) fn connect_error(&self, error: reqwest::Error) -> ConnectErrorKind {
         connect_error(error, &self.redactor())
     }
@@ -131,7 +131,7 @@ fn sensitive_header(name: &str, value: &str) -> Result<HeaderValue, ConnectError
 fn connect_error(error: reqwest::Error, redactor: &Redactor) -> ConnectErrorKind {
     match TransportError::from_reqwest(error, redactor) {
         TransportError::Tls { trouble, source } => ConnectErrorKind::Tls { trouble, source },
-        // The text of hyper-util's `TunnelError`, which is private.
+        // The text that hyper-util's private `TunnelError` displays.
         TransportError::Other(source) if source.to_string().contains("proxy authorization required") => {
             ConnectErrorKind::Status { status: PROXY_AUTH, said: None }
         }
@@ -170,7 +170,7 @@ impl ErrorResponse {
                 body.extend_from_slice(&chunk);
             }
         };
-        // The status is known, so a slow body is not waited for.
+        // The status is known, so a slow body is cut short.
         let _ = tokio::time::timeout(Duration::from_secs(2), read).await;
         body.truncate(MAX_ERROR_BODY);
         let (mut rpc, mut request_id) = (None, None);
@@ -199,8 +199,8 @@ impl ErrorResponse {
         matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// Converts the response to the error of a request that a caller waits for. A missing scope fails that request only, and not
-    /// the session of the others. The request was not executed.
+    /// Converts the response to the error for a request that a caller waits for. A missing scope fails only that request,
+    /// and not the session that others share. The request was not executed.
     pub(crate) fn into_call_error(self, waiting: Waiting) -> RequestError {
         if self.lacks_scope && waiting == Waiting::Call {
             return RequestError::disconnected(true, ConnectErrorKind::NeedsAuth { challenge: self.challenge });
@@ -208,14 +208,14 @@ impl ErrorResponse {
         self.into_request_error()
     }
 
-    /// Converts the response to the error of a request.
+    /// Converts the response to a request error.
     pub(crate) fn into_request_error(self) -> RequestError {
         let busy = self.is_busy();
         if self.needs_auth() {
             return RequestError::disconnected(false, ConnectErrorKind::NeedsAuth { challenge: self.challenge });
         }
         match self.rpc {
-            // The error of an overloaded server is not about the request.
+            // An overloaded server's error is not about the request.
             Some(error) if !busy => RequestError::Refused(error),
             _ => {
                 let said = Some(self.body).filter(|body| !body.is_empty());
@@ -292,7 +292,7 @@ impl ResponseBody {
     }
 }
 
-/// Returns `true` for HTML, such as the login page of a proxy or an error page for a wrong path.
+/// Returns `true` for HTML, such as a proxy's login page or an error page for a wrong path.
 fn is_web_page(body: &[u8]) -> bool {
     matches!(body.trim_ascii_start(), [b'<', tag, ..] if *tag == b'!' || tag.is_ascii_alphabetic())
 }

@@ -1,4 +1,4 @@
-//! Event streams of Streamable HTTP: the stream of a request, and the standalone stream of a session.
+//! Streamable HTTP's event streams: a request's stream, and a session's standalone stream.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::protocol::Era;
 use ropeway_core::sync::write;
 use ropeway_web::SseEvent;
 
-/// Maximum number of attempts to resume the stream of a call without a new event.
+/// Maximum attempts to resume a call's stream without a new event.
 const RESUME_ATTEMPTS: u32 = 5;
 
 /// Maximum delay before a refused standalone stream is requested again.
@@ -32,7 +32,7 @@ const MAX_BUSY_RETRY: Duration = Duration::from_secs(60 * 60);
 /// A standalone stream that was open this long resets the backoff, even without an event.
 const STABLE_STREAM: Duration = Duration::from_secs(10);
 
-/// The stream of a call that was open this long resets the backoff.
+/// A call's stream that was open this long resets the backoff.
 const STABLE_CALL_STREAM: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for the standalone stream before the first request.
@@ -75,7 +75,7 @@ impl StreamRefusal {
     }
 }
 
-/// The standalone streams of a session before the current one.
+/// The session's earlier standalone streams.
 #[derive(Clone, Copy)]
 struct StreamsBefore {
     /// Whether the last request for one failed.
@@ -83,7 +83,7 @@ struct StreamsBefore {
     was_open: bool,
 }
 
-/// The end of one attempt to read the standalone stream.
+/// How one attempt to read the standalone stream ends.
 enum StreamEnd {
     /// The stream was open. It may be resumed after the server's delay.
     Closed {
@@ -96,13 +96,13 @@ enum StreamEnd {
     LinkDropped,
 }
 
-/// Returns a delay between half of `wait` and `wait`, so that the clients of a restarted server do not return at once.
+/// Returns a random delay between half of `wait` and `wait`, so that a restarted server's clients do not all return at once.
 fn with_jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 impl Http {
-    /// Reads the event stream of a request, and resumes it after an interruption.
+    /// Reads a request's event stream, and resumes it after an interruption.
     pub(super) async fn follow_stream(&self, id: u64, mut events: Box<SseStream>) -> Result<(), RequestError> {
         let reply = reply_sender(&self.this);
         let mut resume = ResumeState::new(Duration::from_millis(500), MAX_CALL_RETRY);
@@ -127,7 +127,7 @@ impl Http {
             if opened_at.elapsed() >= STABLE_CALL_STREAM {
                 resume.short = 0;
             }
-            // Streams of the modern era cannot be resumed.
+            // Modern streams cannot be resumed.
             let last = resume.last.clone().filter(|_| self.state().era == Era::Legacy).ok_or(end)?;
             events = self.resume(&mut resume, &last).await?;
         }
@@ -154,7 +154,7 @@ impl Http {
                 Ok(response) => {
                     let rejected = self.client.error_response(response).await;
                     match StreamRefusal::of(&rejected) {
-                        // The timeouts of the call are the limit.
+                        // Only the call's timeouts limit it.
                         StreamRefusal::Busy => {
                             resume.attempts = 0;
                             if let Some(wait) = rejected.retry_after {
@@ -185,7 +185,7 @@ impl Http {
         self.pending.receive_event(event, reply, owner, self.client.limit);
     }
 
-    /// Opens the standalone stream of a legacy session, for messages outside of requests
+    /// Opens a legacy session's standalone stream, for messages outside any request
     /// ([listening](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server)).
     pub(crate) async fn open_stream(&self) {
         if self.state().session.is_none() {
@@ -292,7 +292,8 @@ impl Http {
         StreamEnd::Closed { lasted: opened_at.elapsed() }
     }
 
-    /// Retires the link if its session has expired, so that the supervisor starts another one. Returns `true` if the link is gone.
+    /// Retires the link if its session has expired, so that the supervisor starts another one. Returns `true` if the link is
+    /// gone.
     async fn retire_expired(this: &Weak<Self>) -> bool {
         let Some(link) = this.upgrade() else { return true };
         let is_expired = !link.is_session_known().await;

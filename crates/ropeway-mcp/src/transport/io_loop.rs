@@ -15,13 +15,13 @@ use crate::pending::PendingRequests;
 use crate::protocol::{FrameError, TruncatedMessage};
 use ropeway_core::sync::lock;
 
-/// Minimum size of a read.
+/// Minimum read size.
 const CHUNK: usize = 64 << 10;
 
-/// Number of bytes that are read before other tasks get a turn.
+/// Number of bytes to read before other tasks get a turn.
 const MAX_PER_POLL: usize = 256 << 10;
 
-/// Number of bytes of an invalid line that are inspected.
+/// Maximum bytes to inspect in an invalid line.
 const MAX_NOISE: usize = 16 << 10;
 
 /// Reads lines and passes them to the pending requests; writes messages that callers could not write immediately.
@@ -30,7 +30,7 @@ pub(super) struct IoLoop {
     buffer: BytesMut,
     /// Length of the buffer's beginning that contains no newline.
     searched: usize,
-    /// A line over the limit, while its rest is skipped.
+    /// The line that exceeds the limit, while its rest is skipped.
     skipping: Option<TruncatedMessage>,
     limit: usize,
     pending: Arc<PendingRequests>,

@@ -1,4 +1,4 @@
-//! A link of JSON lines over a pair of byte streams: the pipes of a child process, or a pipe within this process.
+//! A JSON Lines link over two byte streams: a child process's pipes, or a pipe within this process.
 //!
 //! See [stdio](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio).
 
@@ -24,7 +24,16 @@ use crate::raw_response::RequestResult;
 use crate::request::Request;
 use ropeway_core::sync::lock;
 
-/// A link of JSON lines.
+/// A JSON Lines link.
+///
+/// Sessions own it. Callers write through the outbox themselves, without waiting. Two tasks do the rest: the I/O loop reads
+/// messages and writes what callers could not, and the link task owns the I/O loop and the child, and waits until the link
+/// ends. It then closes the outbox, fails the pending requests, publishes the reason in `disconnected` and terminates the
+/// child. [`close`](Self::close) waits for all that.
+///
+/// The outbox has a std mutex, because it is held for one non-blocking write and never across an `.await`. It and the
+/// pending requests' lock are never held together. Dropping the link aborts the link task, which kills the child's process
+/// group at once.
 pub(crate) struct Lines {
     pending: Arc<PendingRequests>,
     outbox: Arc<Mutex<Outbox>>,
@@ -41,7 +50,7 @@ impl fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// Starts to read and write. `limit` is the maximum size of a message.
+    /// Starts to read and write. `limit` is the maximum message size.
     pub(crate) fn start(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
@@ -51,7 +60,7 @@ impl Lines {
         Self::start_with(reader, Outbox::new(writer), pending, limit, None)
     }
 
-    /// Starts to read and write, with an outbox that may have contents, and with the process of the server.
+    /// Starts to read and write, with an outbox that may have contents, and with the server's process.
     pub(super) fn start_with(
         reader: impl AsyncRead + Send + Unpin + 'static,
         outbox: Outbox,
@@ -111,7 +120,7 @@ impl Lines {
         self.end(CloseReason::Closed(grace)).await;
     }
 
-    /// Closes the link so that calls in flight fail as those of a server that is being restarted.
+    /// Closes the link so that calls in flight fail with the error for a server that is being restarted.
     pub(crate) async fn close_for_restart(&self, grace: Duration) {
         self.end(CloseReason::Restarted(grace)).await;
     }

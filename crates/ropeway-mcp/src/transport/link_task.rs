@@ -1,4 +1,4 @@
-//! The task that owns a link of JSON lines and its child process.
+//! The task that owns a JSON Lines link and its child process.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::error::ConnectErrorKind;
 use crate::pending::PendingRequests;
 use ropeway_core::sync::lock;
 
-/// How long to wait for the exit status of a child that has closed its output.
+/// How long to wait for the exit status after a child has closed its output.
 const EXIT_GRACE: Duration = Duration::from_millis(200);
 
 /// Why the client closes a link.
@@ -27,7 +27,7 @@ pub(super) enum CloseReason {
     NotReading,
 }
 
-/// Waits for the end of a link, fails its pending requests and terminates the child.
+/// Waits until a link ends, fails its pending requests and terminates the child.
 pub(super) struct LinkTask {
     pub(super) pending: Arc<PendingRequests>,
     pub(super) outbox: Arc<Mutex<Outbox>>,
@@ -106,7 +106,7 @@ impl LinkTask {
         }
     }
 
-    /// Returns the line of stderr that explains the failure, which may arrive a little after the exit.
+    /// Returns the stderr line that explains the failure. It may arrive a little after the exit.
     async fn failure_reason(&self) -> Option<String> {
         match &self.stderr {
             Some(stderr) => stderr.reason().await,

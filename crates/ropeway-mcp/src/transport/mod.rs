@@ -41,7 +41,7 @@ use super::request::Request;
 /// A link to a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Link {
-    /// JSON lines over the pipes of a child process, or over a pipe within this process.
+    /// JSON lines over a child process's pipes, or over a pipe within this process.
     Lines(Arc<lines::Lines>),
     /// Streamable HTTP.
     Http(Arc<http::Http>),
@@ -54,7 +54,7 @@ impl Link {
     pub(crate) async fn request(&self, request: &Request<'_>) -> RequestResult {
         match self {
             Self::Lines(link) => link.request(request).await,
-            // Boxed, because the future of a request over a pipe is much smaller.
+            // Boxed, because the future for a request over a pipe is much smaller.
             Self::Http(link) => Box::pin(link.request(request)).await,
             Self::Sse(link) => Box::pin(link.request(request)).await,
         }
@@ -87,7 +87,7 @@ impl Link {
         }
     }
 
-    /// Closes the link of a server that is being restarted. Calls in flight to a stdio server fail with a transient error.
+    /// Closes the link before its server is restarted. Calls in flight to a stdio server fail with a transient error.
     pub(crate) async fn close_for_restart(&self, grace: Duration) {
         match self {
             Self::Lines(link) => link.close_for_restart(grace).await,

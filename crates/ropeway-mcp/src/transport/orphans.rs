@@ -1,4 +1,4 @@
-//! Processes that a server has started outside of its process group, found by a mark in their environment.
+//! Processes that a server has started outside its process group, found by a mark in their environment.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,13 +11,14 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, k
 
 use super::groups::groups;
 
-/// The environment variable with the marks, which all descendants of a server inherit.
+/// The environment variable that carries the marks. All descendants of a server inherit it.
 const VARIABLE: &str = "ROPEWAY_SERVER_ID";
 
-/// Maximum nesting of servers that are themselves clients. A gateway that is one of its own servers would start itself without end.
+/// Maximum nesting of servers that are themselves clients. A gateway that lists itself as a server would start itself
+/// without end.
 const MAX_NESTING: usize = 4;
 
-/// Maximum number of passes, for processes that are started while others are killed.
+/// Maximum passes, for processes that are started while others are killed.
 const MAX_PASSES: usize = 20;
 
 /// How long an adopted process may stay a zombie. The program itself has waited for its own children by then.
@@ -26,7 +27,7 @@ const ZOMBIE_LIMIT: Duration = Duration::from_secs(5);
 /// Set if this process is a subreaper.
 static IS_SUBREAPER: AtomicBool = AtomicBool::new(false);
 
-/// The mark of one server process and its descendants.
+/// The mark that one server process and its descendants carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProcessMark(String);
 
@@ -36,13 +37,13 @@ impl ProcessMark {
         Self(format!("{}{}", Self::prefix(), NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Returns the prefix of the marks of this process.
+    /// Returns the prefix that all of this process's marks share.
     fn prefix() -> &'static str {
         static PREFIX: OnceLock<String> = OnceLock::new();
         PREFIX.get_or_init(|| format!("{:016x}.", fastrand::u64(..)))
     }
 
-    /// Returns `true` for the name of the variable, which entries of servers cannot set.
+    /// Returns `true` for the variable's name, which a server's `env` entries cannot set.
     pub(super) fn is_variable(name: &str) -> bool {
         name == VARIABLE
     }
@@ -81,7 +82,7 @@ impl ProcessMark {
     }
 }
 
-/// Kills each process with a mark of this process.
+/// Kills each process that carries one of this process's marks.
 pub(super) fn kill_all() {
     kill_marked(|mark| mark.starts_with(ProcessMark::prefix()));
 }
@@ -131,7 +132,7 @@ fn reap(pid: Pid) {
     for _ in 0..20 {
         match waitpid(Some(pid), WaitOptions::NOHANG) {
             Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-            // It has exited, or is not a child of this process.
+            // It has exited, or is not this process's child.
             Ok(Some(_)) | Err(_) => return,
         }
     }
@@ -139,7 +140,7 @@ fn reap(pid: Pid) {
 
 /// Returns the processes that a server may have started, without this one. Returns none where `/proc` is missing.
 ///
-/// Orphans of a subreaper stay its descendants, so that only those are read. Otherwise an orphan can be any process.
+/// Orphans below a subreaper stay its descendants, so that only those are read. Otherwise an orphan can be any process.
 fn processes() -> Vec<Pid> {
     let adopted = IS_SUBREAPER.load(Ordering::Relaxed).then(descendants).flatten();
     adopted.unwrap_or_else(all_processes)
@@ -149,7 +150,7 @@ fn all_processes() -> Vec<Pid> {
     numbers("/proc").filter_map(Pid::from_raw).filter(|pid| *pid != getpid()).collect()
 }
 
-/// Returns the descendants of this process, or `None` if the kernel does not list children
+/// Returns this process's descendants, or `None` if the kernel does not list children
 /// ([`CONFIG_PROC_CHILDREN`](https://man7.org/linux/man-pages/man5/proc_tid_children.5.html)).
 fn descendants() -> Option<Vec<Pid>> {
     // A set, because a server can start as many processes as the system allows.
@@ -160,7 +161,7 @@ fn descendants() -> Option<Vec<Pid>> {
         for task in numbers(&tasks) {
             let children = match fs::read_to_string(format!("{tasks}/{task}/children")) {
                 Ok(children) => children,
-                // A thread of this process may have ended; if it is the main thread, the file does not exist at all.
+                // A thread in this process may have ended; if it is the main thread, the file does not exist at all.
                 Err(_) if parent == getpid() && task == getpid().as_raw_nonzero().get() => return None,
                 Err(_) => continue,
             };
@@ -168,7 +169,7 @@ fn descendants() -> Option<Vec<Pid>> {
             parents.extend(children.filter(|pid| found.insert(*pid)));
         }
     }
-    // The list of children can miss one while another one ends, so an empty list is verified.
+    // The kernel's child list can miss one while another one ends, so an empty list is verified.
     (!found.is_empty() || !has_children()).then(|| found.into_iter().collect())
 }
 
@@ -178,7 +179,7 @@ fn has_children() -> bool {
     !matches!(waitid(WaitId::All, options), Err(rustix::io::Errno::CHILD))
 }
 
-/// Returns the entries of a directory whose names are numbers.
+/// Returns a directory's entries whose names are numbers.
 fn numbers(folder: &str) -> impl Iterator<Item = i32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -227,7 +228,7 @@ fn start_reaper() -> io::Result<()> {
     std::thread::Builder::new().name("orphans".to_owned()).spawn(move || {
         runtime.block_on(async {
             while children.recv().await.is_some() {
-                // A zombie that is still there later has no other waiter.
+                // Nothing else waits for a zombie that is still present later.
                 let mut before = zombies();
                 while !before.is_empty() {
                     tokio::time::sleep(ZOMBIE_LIMIT).await;
@@ -243,11 +244,11 @@ fn start_reaper() -> io::Result<()> {
 
 /// Kills every descendant of this process.
 ///
-/// For a program that starts no processes other than servers, has called [`become_subreaper`] and is about to exit. Processes
-/// of other users are not killed. Where `/proc` is missing, this does nothing.
+/// For a program that starts only servers, has called [`become_subreaper`] and is about to exit. Other users' processes are
+/// not killed. Where `/proc` is missing, this does nothing.
 pub fn end_descendants() {
     for _ in 0..MAX_PASSES {
-        // The children of a killed process are adopted and found in the next pass.
+        // A killed process's children are adopted and found in the next pass.
         let children: Vec<Pid> = processes().into_iter().filter(|pid| is_child(*pid)).collect();
         if children.is_empty() {
             return;
@@ -265,7 +266,7 @@ fn is_child(pid: Pid) -> bool {
     parent_and_state(pid).is_some_and(|(parent, _)| parent == getpid().as_raw_nonzero().get())
 }
 
-/// Returns zombie children of this process, except for servers.
+/// Returns this process's zombie children, except for servers.
 fn zombies() -> Vec<Pid> {
     let is_zombie = |pid: &Pid| parent_and_state(*pid).is_some_and(|(_, state)| state == 'Z');
     let is_server = |pid: &Pid| groups().contains(&pid.as_raw_nonzero().get());
@@ -274,7 +275,7 @@ fn zombies() -> Vec<Pid> {
 
 fn parent_and_state(pid: Pid) -> Option<(i32, char)> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name of the program is in parentheses and may contain anything.
+    // The program's name is in parentheses and may contain anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?.chars().next()?;
     Some((fields.next()?.parse().ok()?, state))

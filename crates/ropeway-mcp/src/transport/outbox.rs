@@ -11,14 +11,14 @@ use crate::host::{Host, ReplySink};
 use crate::message_log;
 use ropeway_core::sync::lock;
 
-/// Number of queued messages that are written at once by the last caller: few enough that the server is busy while more are
-/// encoded, and enough to save wake-ups.
+/// Number of queued messages that the last caller writes at once: few enough that the server is busy while more are encoded, and
+/// enough to save wake-ups.
 const MAX_QUEUED: usize = 16;
 
-/// Maximum number of unwritten bytes. A single message may be larger.
+/// Maximum unwritten bytes. A single message may be larger.
 const MAX_BACKLOG: usize = 64 << 20;
 
-/// Number of unwritten bytes at which replies to the server's requests are dropped.
+/// From this many unwritten bytes on, replies to the server's requests are dropped.
 const MAX_REPLY_BACKLOG: usize = 1 << 20;
 
 /// An empty buffer with more capacity than this is released.
@@ -38,7 +38,7 @@ pub(super) struct Outbox {
 
 /// Why a message was not sent.
 pub(super) struct SendError {
-    /// Part of the message was written. The server may have read all but the end of its line.
+    /// The message was partly written. The server may have read all but the end of its line.
     pub(super) started: bool,
     pub(super) cause: ConnectErrorKind,
 }
@@ -93,7 +93,7 @@ impl Outbox {
                 return Err(SendError::closed(self.failed_at > start));
             }
         }
-        // The write above may have replaced the waker of the I/O loop. Waking it registers it again.
+        // The write above may have replaced the I/O loop's waker. Waking it registers it again.
         if !self.waiting.is_empty()
             && let Some(io_loop) = &self.io_loop
         {

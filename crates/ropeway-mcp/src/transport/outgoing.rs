@@ -1,7 +1,7 @@
-//! A bounded queue of replies and notifications for links over HTTP.
+//! A bounded queue for replies and notifications on HTTP links.
 //!
-//! Each message is a POST and may need its own connection. Without limits, a server that sends requests without end and never
-//! answers the POSTs would use up all file descriptors of this process.
+//! Each message is a POST and may need its own connection. Without limits, a server that sends requests without end and
+//! never answers the POSTs would use up this process's file descriptors.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -12,22 +12,22 @@ use crate::error::RequestError;
 use crate::host::{Host, ReplySender, ReplySink};
 use ropeway_core::sync::lock;
 
-/// Number of concurrent sender tasks.
+/// Maximum concurrent sender tasks.
 const MAX_SENDERS: usize = 4;
 
-/// Maximum number of queued replies.
+/// Maximum queued replies.
 const MAX_REPLIES: usize = 64;
 
-/// Maximum number of queued notifications.
+/// Maximum queued notifications.
 const MAX_NOTIFICATIONS: usize = 256;
 
-/// Maximum number of queued bytes. A single message may be larger.
+/// Maximum queued bytes. A single message may be larger.
 const MAX_BYTES: usize = 16 << 20;
 
 /// Timeout for sending a queued message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The queued messages of a link.
+/// A link's queued messages.
 #[derive(Debug, Default)]
 pub(crate) struct OutgoingQueue(Mutex<QueueState>);
 
@@ -36,7 +36,7 @@ struct QueueState {
     notifications: VecDeque<Vec<u8>>,
     replies: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Number of running sender tasks.
+    /// Counts running sender tasks.
     senders: usize,
 }
 
@@ -46,7 +46,7 @@ enum MessageKind {
     Notification,
 }
 
-/// The outcome of queueing a message.
+/// What became of a message.
 #[derive(Debug, PartialEq)]
 enum PushOutcome {
     /// The queue is full.
@@ -121,7 +121,7 @@ impl<L: Notifier> ReplySink for QueueReplySink<L> {
     }
 }
 
-/// Returns a sender of replies to the server's requests.
+/// Returns a reply sender for the server's requests.
 pub(crate) fn reply_sender<L: Notifier>(link: &Weak<L>) -> ReplySender {
     Arc::new(QueueReplySink(link.clone()))
 }

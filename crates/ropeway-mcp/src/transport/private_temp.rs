@@ -1,4 +1,4 @@
-//! The temporary directory of one server process.
+//! One server process's temporary directory.
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use super::tree_removal::remove_tree;
 use ropeway_core::sync::lock;
 
-/// Maximum time to wait for the removal of a directory. It continues in the background.
+/// Maximum time to wait until a directory is removed. Its removal continues in the background.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum time to remove directories before this process exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The temporary directories of all servers of this process.
+/// The temporary directories for all servers that this process has started.
 static DIRECTORIES: Directories = Directories::new();
 
 /// The directories that are not yet removed.
@@ -88,7 +88,7 @@ impl Drop for PrivateTemp {
     }
 }
 
-/// Removes the directories of all servers, which must have ended. Gives up after a short time.
+/// Removes all servers' directories. The servers must have ended. Gives up after a short time.
 ///
 /// No directory can be created until the returned guard is dropped.
 pub(super) fn remove_all() -> MutexGuard<'static, BTreeSet<PathBuf>> {

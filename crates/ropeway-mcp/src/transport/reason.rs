@@ -1,4 +1,4 @@
-//! Finds the line of stderr that explains a failure.
+//! Finds the stderr line that explains a failure.
 
 /// Phrases that name a cause.
 const CAUSES: [&str; 24] = [
@@ -53,7 +53,7 @@ fn score(line: &str) -> usize {
     3 * usize::from(names_a_cause) + 2 * usize::from(begins) + usize::from(failure)
 }
 
-/// Returns `true` for lines of a stack trace and for references to log files.
+/// Returns `true` for stack trace lines and for references to log files.
 fn is_decoration(lower: &str) -> bool {
     let begins = ["at ", "file \"", "node:", "code: ", "npm notice", "note: ", "traceback", "caused by:"];
     begins.iter().any(|start| lower.starts_with(start))

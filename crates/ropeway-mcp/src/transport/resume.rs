@@ -7,7 +7,7 @@ use reqwest::header::HeaderValue;
 
 use ropeway_web::SseEvent;
 
-/// Maximum size of an event id.
+/// Maximum event id size.
 const MAX_EVENT_ID_BYTES: usize = 4 << 10;
 
 /// Minimum delay before a stream is reopened.
@@ -16,7 +16,7 @@ const MIN_RETRY: Duration = Duration::from_millis(200);
 /// Maximum delay that a server can request.
 pub(super) const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// Maximum backoff for the stream of a call, whose response may be ready already.
+/// Maximum backoff for a call's stream, because the response may be ready already.
 pub(super) const MAX_CALL_RETRY: Duration = Duration::from_secs(5);
 
 /// Where and when to resume an interrupted stream.
@@ -26,11 +26,11 @@ pub(super) struct ResumeState {
     pub(super) last: Option<String>,
     /// The delay that the server requests.
     retry: Duration,
-    /// The maximum delay of the exponential backoff.
+    /// The exponential backoff's maximum delay.
     max_delay: Duration,
-    /// Number of consecutive attempts without a new event.
+    /// Counts consecutive attempts without a new event.
     pub(super) attempts: u32,
-    /// Number of consecutive streams that ended too soon.
+    /// Counts consecutive streams that ended too soon.
     pub(super) short: u32,
 }
 

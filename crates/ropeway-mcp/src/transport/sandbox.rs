@@ -1,4 +1,4 @@
-//! Starts servers through the launcher of their sandbox.
+//! Starts servers through their sandbox's launcher.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::private_temp::PrivateTemp;
 use crate::error::ConnectErrorKind;
 use ropeway_config::{SandboxFailure, SandboxLauncher, SandboxMode, SandboxProfile, StdioServer};
 
-/// The variable that names the directory of temporary files.
+/// The variable that names the directory for temporary files.
 const TEMP_VARIABLE: &str = "TMPDIR";
 
-/// How the process of a server is started.
+/// How a server's process is started.
 #[derive(Debug)]
 pub(super) struct SandboxStart {
     launcher: SandboxLauncher,
@@ -21,11 +21,11 @@ pub(super) struct SandboxStart {
     /// visible to the server.
     pub(super) preamble: Vec<u8>,
     pub(super) reports: LaunchReports,
-    /// The temporary directory of the server, unless its environment names one.
+    /// The server's temporary directory, unless its environment names one.
     pub(super) temp: Option<PrivateTemp>,
 }
 
-/// Recognizes the reports of a launcher on standard error.
+/// Recognizes a launcher's reports on standard error.
 #[derive(Clone, Debug)]
 pub(super) struct LaunchReports {
     token: String,
@@ -65,7 +65,7 @@ impl SandboxStart {
         Ok(Some(Self { launcher: launcher.clone(), preamble, reports: LaunchReports { token }, temp }))
     }
 
-    /// Returns the command of the launcher.
+    /// Returns the launcher's command.
     pub(super) fn command(&self, server: &StdioServer) -> Command {
         let mut command = Command::new(self.launcher.program());
         let words = [SandboxLauncher::ARGUMENT, "--", &server.command];
@@ -78,7 +78,7 @@ impl SandboxStart {
         self.temp.as_ref().map(|temp| (TEMP_VARIABLE, temp.path()))
     }
 
-    /// Returns the error of a launcher that could not be started.
+    /// Returns the error for a launcher that could not be started.
     pub(super) fn error(&self, source: &std::io::Error) -> ConnectErrorKind {
         let program = self.launcher.program().display();
         ConnectErrorKind::Sandbox { reason: format!("could not start the launcher `{program}`: {source}") }

@@ -1,13 +1,13 @@
-//! Detects expired sessions of Streamable HTTP.
+//! Detects expired Streamable HTTP sessions.
 
 use reqwest::StatusCode;
 
 use super::http_client::ErrorResponse;
 
-/// Errors that servers on the official SDKs send with status 400 instead of 404 for an unknown session. All of them do so
+/// Errors that servers on the official SDKs send with status 400 instead of 404 for an unknown session. They all do so
 /// before they process the request.
 ///
-/// TypeScript: `validateSession` of `StreamableHTTPServerTransport`, and the servers of its examples. Python before 1.26:
+/// TypeScript: `validateSession` in `StreamableHTTPServerTransport`, and its example servers. Python before 1.26:
 /// <https://github.com/modelcontextprotocol/python-sdk/issues/1727>.
 const UNKNOWN_SESSION: [&str; 5] = [
     "Bad Request: No valid session ID provided",
@@ -46,7 +46,7 @@ impl SessionExpiry {
             {
                 Self::Possible
             }
-            // JSON of the application, which may have failed in the middle of the call.
+            // The application's own JSON, which may have failed in the middle of the call.
             StatusCode::NOT_FOUND if rejected.body.trim_start().starts_with('{') && !is_about_session => Self::Possible,
             StatusCode::NOT_FOUND => Self::Certain,
             StatusCode::BAD_REQUEST if is_unknown_session(rejected) => Self::Certain,
@@ -56,7 +56,7 @@ impl SessionExpiry {
     }
 }
 
-/// Returns `true` for the errors of the official SDKs about an unknown session, and for no others.
+/// Returns `true` for the official SDKs' errors about an unknown session, and for no others.
 fn is_unknown_session(rejected: &ErrorResponse) -> bool {
     match &rejected.rpc {
         Some(error) => UNKNOWN_SESSION_CODES.contains(&error.code) && UNKNOWN_SESSION.contains(&error.message.trim()),

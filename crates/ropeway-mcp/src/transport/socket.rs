@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 
 use ropeway_config::SocketServer;
 
-/// The version of the preamble.
+/// The preamble's version.
 const VERSION: u32 = 1;
 
 /// Connects to the socket and sends the preamble: one line that selects a server. JSON lines follow in both directions.

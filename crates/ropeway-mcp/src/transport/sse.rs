@@ -24,10 +24,10 @@ use crate::raw_response::RequestResult;
 use crate::request::Request;
 use ropeway_config::HttpServer;
 
-/// Timeout of the `endpoint` event.
+/// Timeout for the `endpoint` event.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum size of the endpoint URL.
+/// Maximum endpoint URL size.
 const MAX_ENDPOINT_BYTES: usize = 8 << 10;
 
 /// A link over HTTP+SSE.
@@ -127,7 +127,7 @@ impl Sse {
         outcome
     }
 
-    /// Sends a message. `id` is the id of its pending request, if it has one.
+    /// Sends a message. `id` is its pending request's id, if it has one.
     async fn post(&self, message: Bytes, waiting: Waiting, id: Option<u64>) -> Result<(), RequestError> {
         let target = Target {
             method: Method::POST,
@@ -206,7 +206,7 @@ fn protocol_error(message: &str) -> Arc<ConnectErrorKind> {
     Arc::new(ConnectErrorKind::Protocol(message.to_owned()))
 }
 
-/// Resolves the endpoint, which must have the origin of the stream.
+/// Resolves the endpoint, which must have the stream's origin.
 fn endpoint(stream: &Url, data: &[u8]) -> Result<Url, Arc<ConnectErrorKind>> {
     if data.len() > MAX_ENDPOINT_BYTES {
         return Err(protocol_error("the endpoint URL is too long"));

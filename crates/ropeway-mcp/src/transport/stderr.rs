@@ -1,4 +1,4 @@
-//! The stderr of a server process.
+//! A server process's stderr.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
@@ -16,7 +16,7 @@ use ropeway_core::secret::Redactor;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::Alias;
 
-/// Maximum length of a line that is stored whole.
+/// Longer lines are stored in parts.
 const MAX_LINE_BYTES: usize = 4 << 10;
 
 /// The last lines of a process's stderr.
@@ -27,7 +27,7 @@ pub(crate) struct Stderr {
     group: Option<i32>,
     ended: watch::Receiver<()>,
     reader: Mutex<Option<JoinHandle<()>>>,
-    /// The failure that the launcher of the process has reported.
+    /// The failure that the process's launcher has reported.
     launch_failure: Mutex<Option<SandboxFailure>>,
 }
 
@@ -66,12 +66,12 @@ impl Stderr {
         reason(&self.lines()).map(str::to_owned)
     }
 
-    /// Returns the failure that the launcher of the process has reported.
+    /// Returns the failure that the process's launcher has reported.
     pub(super) fn launch_failure(&self) -> Option<SandboxFailure> {
         lock(&self.launch_failure).clone()
     }
 
-    /// Returns the resource usage of the process group. Output on stderr counts as work.
+    /// Returns the process group's resource usage. Output on stderr counts as work.
     fn usage(&self) -> ResourceUsage {
         let written = lock(&self.buffer).written;
         let usage = self.group.map(activity::usage).unwrap_or_default();
@@ -117,13 +117,13 @@ async fn read(mut pipe: impl AsyncRead + Unpin, stderr: Weak<Stderr>, log: Stder
     }
 }
 
-/// Redacts, logs and stores lines of stderr.
+/// Redacts, logs and stores stderr lines.
 pub(super) struct StderrLog {
-    /// Maximum number of bytes to keep.
+    /// Maximum bytes to keep.
     pub(super) capacity: usize,
     pub(super) server: Alias,
     pub(super) redactor: Redactor,
-    /// Recognizes the reports of a launcher.
+    /// Recognizes a launcher's reports.
     pub(super) reports: Option<LaunchReports>,
 }
 

@@ -12,7 +12,7 @@ use crate::error::ConnectErrorKind;
 use crate::pending::PendingRequests;
 use ropeway_config::{ServerLimits, StdioServer};
 
-/// Starts the process of a server and a link to it.
+/// Starts a server's process and a link to it.
 pub(crate) fn start(
     server: &StdioServer,
     pending: Arc<PendingRequests>,

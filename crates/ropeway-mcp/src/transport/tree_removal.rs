@@ -1,4 +1,4 @@
-//! Removal of a directory that a hostile process has filled.
+//! Removes a directory that a hostile process has filled.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,13 +11,13 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-/// Maximum number of names in memory.
+/// Maximum names in memory.
 const MAX_NAMES: usize = 1_000;
 
 /// Removes a directory and everything in it, without following links. Returns an error if something is left.
 ///
-/// The depth of the tree bounds neither the stack nor the number of open files: nested directories are moved to the top before they
-/// are emptied. The parent of an open directory is never used, because another process could have moved it.
+/// The tree's depth bounds neither the stack nor the open files: nested directories are moved to the top before they are
+/// emptied. An open directory's parent is never used, because another process could have moved it.
 pub(super) fn remove_tree(path: &Path, deadline: Option<Instant>) -> io::Result<()> {
     let mut removal = match open_directory(CWD, path.as_os_str()) {
         Ok(top) => Removal { top, moved: 0, deadline },
@@ -39,7 +39,7 @@ pub(super) fn remove_tree(path: &Path, deadline: Option<Instant>) -> io::Result<
 
 struct Removal {
     top: OwnedFd,
-    /// Number of directories that were moved to the top.
+    /// Counts directories that were moved to the top.
     moved: u64,
     deadline: Option<Instant>,
 }
@@ -50,7 +50,7 @@ impl Removal {
         if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
-    /// Removes an entry of the top, except for directories within it, which are moved to the top.
+    /// Removes a top-level entry, except for directories within it, which are moved to the top.
     fn remove(&mut self, name: &[u8]) -> io::Result<()> {
         self.check_deadline()?;
         if is_removed(&self.top, name)? {
@@ -65,7 +65,7 @@ impl Removal {
         remove_directory(&self.top, name).map(drop)
     }
 
-    /// Removes the files of a directory, and moves its directories to the top.
+    /// Removes a directory's files, and moves its directories to the top.
     fn empty(&mut self, folder: &OwnedFd) -> io::Result<()> {
         for name in names(folder)? {
             self.check_deadline()?;
@@ -138,7 +138,7 @@ fn restore_permissions(folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Does nothing: only sandboxes of Linux have directories of hostile processes.
+/// Does nothing: only Linux sandboxes have directories that hostile processes fill.
 #[cfg(not(target_os = "linux"))]
 fn restore_permissions(_: impl AsFd, _: &OsStr) -> Result<(), Errno> {
     Ok(())

@@ -1,4 +1,4 @@
-//! Content blocks of a request.
+//! A request's content blocks.
 
 use std::borrow::Cow;
 
@@ -12,13 +12,13 @@ use crate::reply_builder::RAW_ARGUMENTS;
 use ropeway_core::content::ContentPart;
 use ropeway_core::tool::Arguments;
 
-/// Maximum characters in the title of a document.
+/// Maximum characters in a document's title.
 const MAX_TITLE: usize = 500;
 
-/// The text of an error without a message: the API rejects an error without text.
+/// The text for an error without a message: the API rejects an error without text.
 const NO_MESSAGE: &str = "the call failed and gave no reason";
 
-/// A content block of a message.
+/// A message's content block.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ContentBlock<'a> {
@@ -58,7 +58,7 @@ pub(super) enum ContentBlock<'a> {
     Opaque(&'a Map<String, Value>),
 }
 
-/// The data of an image or a document.
+/// An image's or a document's data.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum BlockSource<'a> {
@@ -66,7 +66,7 @@ pub(super) enum BlockSource<'a> {
     Text { media_type: &'static str, data: Cow<'a, str> },
 }
 
-/// The content of a tool result. The API rejects an empty list, but not an empty text.
+/// A tool result's content. The API rejects an empty list, but not an empty text.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum ResultContent<'a> {
@@ -74,7 +74,7 @@ pub(super) enum ResultContent<'a> {
     Blocks(Vec<ContentBlock<'a>>),
 }
 
-/// The arguments of a call.
+/// A call's arguments.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum ToolInput<'a> {
@@ -82,7 +82,7 @@ pub(super) enum ToolInput<'a> {
     Object(&'a Arguments),
 }
 
-/// Additional fields of a block, which are sent back with it.
+/// A block's additional fields, which are sent back with it.
 #[derive(Default)]
 pub(super) struct ExtraFields<'a> {
     fields: Option<&'a Map<String, Value>>,
@@ -124,7 +124,7 @@ impl<'a> ContentBlock<'a> {
         Some(block)
     }
 
-    /// Converts a message of the model. `signed_only` leaves out thinking without a signature.
+    /// Converts a message from the model. `signed_only` leaves out thinking without a signature.
     pub(super) fn of_reply(reply: &'a NormalizedReply<'a>, signed_only: bool) -> Vec<Self> {
         let blocks = reply.parts.iter().filter_map(|part| match part {
             NormalizedPart::Text(part) => (!is_blank(&part.text)).then(|| Self::Text {
@@ -163,12 +163,12 @@ impl<'a> ContentBlock<'a> {
         }
     }
 
-    /// Returns `true` for the result of a client tool.
+    /// Returns `true` for a client tool's result.
     pub(super) fn is_result(&self) -> bool {
         matches!(self, Self::ToolResult { .. })
     }
 
-    /// Returns the id of a call to a server tool.
+    /// Returns the id, for a call to a server tool.
     pub(super) fn server_call(&self) -> Option<&'a str> {
         match self {
             Self::Opaque(json) if kind(json) == "server_tool_use" => json.get("id")?.as_str(),
@@ -176,7 +176,7 @@ impl<'a> ContentBlock<'a> {
         }
     }
 
-    /// Returns the id of the call that this result of a server tool belongs to.
+    /// Returns the id of the call that a server tool's result belongs to.
     pub(super) fn server_result(&self) -> Option<&'a str> {
         match self {
             Self::Opaque(json) if kind(json).ends_with("_tool_result") => json.get("tool_use_id")?.as_str(),
@@ -189,7 +189,7 @@ impl<'a> ContentBlock<'a> {
         Self::ToolUse { id: &call.id, name: &call.wire_name, rest: rest.unwrap_or_default(), input: input(call) }
     }
 
-    /// Converts the result of a call.
+    /// Converts a call's result.
     pub(super) fn of_result(result: &'a NormalizedResult<'a>) -> Self {
         let parts = result.content.iter();
         // The API rejects anything but text in an error.

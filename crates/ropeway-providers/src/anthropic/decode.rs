@@ -1,4 +1,4 @@
-//! Decodes a [stream of Anthropic Messages](https://docs.anthropic.com/en/docs/build-with-claude/streaming).
+//! Decodes an [Anthropic Messages stream](https://docs.anthropic.com/en/docs/build-with-claude/streaming).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use ropeway_core::json;
 use ropeway_core::lowering::LoweredTools;
 use ropeway_core::message::{Dialect, ModelEndpoint};
 
-/// Decodes the events of one reply.
+/// Decodes one reply's events.
 #[derive(Debug)]
 pub(crate) struct AnthropicDecoder {
     reply: ReplyBuilder,
     /// The open blocks by their index.
     open: BTreeMap<u64, OpenBlock>,
-    /// Input tokens outside of the cache; the reply counts their sum.
+    /// Input tokens outside the cache; the reply counts their sum.
     uncached_input: u64,
     is_finished: bool,
 }
@@ -41,7 +41,7 @@ enum BlockKind {
     Call {
         given: bool,
     },
-    /// A block of an unknown type, and the JSON text of its input.
+    /// A block with an unknown type, and its input as JSON text.
     Opaque {
         input: String,
     },
@@ -83,7 +83,7 @@ impl AnthropicDecoder {
             }
             "message_stop" => self.is_finished = true,
             "error" => return Err(error(data)),
-            // Some servers report an error without the type of an event.
+            // Some servers report an error without the event's type.
             "" if frame.error.is_some() => return Err(error(data)),
             _ => {}
         }
@@ -165,7 +165,7 @@ impl AnthropicDecoder {
         let kind = &*delta.kind.0;
         let block = match self.open.get_mut(&index) {
             Some(block) => block,
-            // Deltas of a block that was not opened are accepted.
+            // Deltas for a block that was not opened are accepted.
             None => {
                 let (slot, kind) = match kind {
                     "text_delta" => (reply.open_text(events), BlockKind::Text),
@@ -206,7 +206,7 @@ impl AnthropicDecoder {
         }
     }
 
-    /// Parses the input of an opaque block that is complete.
+    /// Parses an opaque block's input once it is complete.
     fn close(&mut self, block: OpenBlock) {
         if let BlockKind::Opaque { input } = block.kind
             && let Some(extra) = self.reply.extra_mut(block.slot)
@@ -269,7 +269,7 @@ impl AnthropicDecoder {
     }
 }
 
-/// Handles data that is not an event. JSON of another shape and the `[DONE]` of other dialects are ignored.
+/// Handles data that is not an event. JSON in another shape and other dialects' `[DONE]` are ignored.
 fn not_an_event(data: &[u8], cause: serde_json::Error) -> Result<(), ProviderError> {
     let bare = data.trim_ascii();
     if bare.is_empty() || bare == b"[DONE]" || json::from_slice::<Value>(data).is_ok() {
@@ -284,12 +284,12 @@ fn error(data: &[u8]) -> ProviderError {
     error_mapping::from_event(Dialect::Anthropic, &frame)
 }
 
-/// Reads a part of an event. A part of another shape is ignored.
+/// Reads a part of an event. A part in another shape is ignored.
 fn read<'a, T: serde::Deserialize<'a>>(json: Option<&'a RawValue>) -> Option<T> {
     json.and_then(|json| serde_json::from_str(json.get()).ok())
 }
 
-/// Like [`read`], for JSON that is kept with all digits of its numbers.
+/// Like [`read`], for JSON whose numbers keep all digits.
 fn read_value<T: serde::de::DeserializeOwned>(json: Option<&RawValue>) -> Option<T> {
     json.and_then(|json| json::from_str(json.get()).ok())
 }
@@ -301,7 +301,7 @@ fn take(block: &mut Map<String, Value>, name: &str) -> String {
     }
 }
 
-/// Merges a delta into a block of an unknown type.
+/// Merges a delta into a block with an unknown type.
 fn merge_delta(block: &mut Map<String, Value>, data: &[u8]) {
     let Ok(Value::Object(mut frame)) = json::from_slice(data) else { return };
     let Some(Value::Object(delta)) = frame.shift_remove("delta") else { return };

@@ -33,7 +33,7 @@ const EMPTY_MESSAGE: &str = "[empty message]";
 
 /// Encodes a request.
 ///
-/// Thinking blocks of the newest models are bound to everything before them: if the tools or the system prompt change within a
+/// The newest models' thinking blocks are bound to everything before them: if the tools or the system prompt change within a
 /// conversation, the API rejects the blocks. A host whose tools change can set `extra.thinking` to `{"type": "adaptive",
 /// "block_binding": {"prefix_mismatch_behavior": "drop_block"}}` and add the header `anthropic-beta:
 /// thinking-binding-controls-2026-08-01` to the settings. Beta features are not used by default.
@@ -94,7 +94,7 @@ pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> 
     body.finish(endpoint, url(settings, "/messages"), stream_headers(settings, &[("anthropic-version", version)]), only)
 }
 
-/// Returns the URL of a path. The base URL may end with the API version or not.
+/// Returns a path's URL. The base URL may end with the API version or not.
 pub(crate) fn url(settings: &ProviderSettings, path: &str) -> String {
     let base = settings.base_url.split('?').next().unwrap_or_default().trim_end_matches('/');
     let version = if base.ends_with("/v1") { "" } else { "/v1" };
@@ -143,7 +143,7 @@ fn wire_messages<'a>(messages: &'a [NormalizedMessage<'a>], signed_only: bool) -
             _ => merged.push(AnthropicMessage { role, content }),
         }
     }
-    // Which blocks of a reply are valid depends on what follows it, so messages are processed from the end.
+    // Which blocks in a reply are valid depends on what follows it, so messages are processed from the end.
     let mut messages: Vec<AnthropicMessage<'a>> = Vec::with_capacity(merged.len() + 1);
     for mut message in merged.into_iter().rev() {
         if message.role == MessageRole::Assistant {
@@ -165,7 +165,7 @@ fn wire_messages<'a>(messages: &'a [NormalizedMessage<'a>], signed_only: bool) -
     messages
 }
 
-/// Removes blocks that the API rejects: thinking at the end of a reply, and calls of server tools that will never have a result,
+/// Removes blocks that the API rejects: thinking at the end of a reply, and server tool calls that will never have a result,
 /// because the user has continued. `after` holds the messages that follow, the nearest last.
 fn remove_invalid_blocks<'a>(content: &mut Vec<ContentBlock<'a>>, after: &[AnthropicMessage<'a>]) {
     let mut after = after.iter().rev();
@@ -180,7 +180,7 @@ fn remove_invalid_blocks<'a>(content: &mut Vec<ContentBlock<'a>>, after: &[Anthr
     }
 }
 
-/// Returns the code execution container of the last reply, if its calls are waiting for results.
+/// Returns the last reply's code execution container, if its calls are waiting for results.
 fn container<'a>(messages: &'a [NormalizedMessage<'a>]) -> Option<&'a str> {
     let reply = messages.iter().enumerate().rev().find_map(|(at, message)| match message {
         NormalizedMessage::Assistant(reply) => {

@@ -1,4 +1,4 @@
-//! Events of a stream. Missing and malformed fields are empty.
+//! Stream events. Missing and malformed fields are empty.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use ropeway_core::loose_json::LooseJson;
 
-/// An event of any type. Fields of other types are empty.
+/// An event with any type. Other types' fields are empty.
 #[derive(serde::Deserialize)]
 pub(super) struct AnthropicEvent<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -26,7 +26,7 @@ pub(super) struct AnthropicEvent<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// The delta of a block or of the message.
+/// A block's or the message's delta.
 #[derive(Default, serde::Deserialize)]
 pub(super) struct EventDelta<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -49,7 +49,7 @@ pub(super) struct EventDelta<'a> {
     pub(super) container: Option<&'a RawValue>,
 }
 
-/// The message of a `message_start` event.
+/// The message in a `message_start` event.
 #[derive(serde::Deserialize)]
 pub(super) struct MessageStart<'a> {
     #[serde(borrow, default)]
@@ -82,7 +82,7 @@ pub(super) struct OutputTokenDetails {
     pub(super) thinking_tokens: LooseNumber,
 }
 
-/// Details of a refusal.
+/// A refusal's details.
 #[derive(Default, serde::Deserialize)]
 pub(super) struct StopDetails<'a> {
     #[serde(borrow, default)]

@@ -1,4 +1,4 @@
-//! A message of the model as part of a request. It is sent back unchanged to its endpoint; others receive its plain parts.
+//! An assistant message in a request. It is sent back unchanged to its endpoint; others receive its plain parts.
 
 use std::borrow::Cow;
 

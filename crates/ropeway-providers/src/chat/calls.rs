@@ -10,7 +10,7 @@ use crate::reply::ReplyEvent;
 use crate::reply_builder::ReplyBuilder;
 use ropeway_core::json;
 
-/// The calls of a reply so far.
+/// A reply's calls so far.
 #[derive(Debug, Default)]
 pub(super) struct CallAssembler(Vec<AssembledCall>);
 

@@ -1,4 +1,4 @@
-//! Lenient deserialization of a chunk.
+//! Lenient chunk deserialization.
 //!
 //! Strings are borrowed where possible. Fields may be missing, null or repeated, and unknown fields are kept.
 
@@ -14,7 +14,7 @@ use ropeway_core::loose_json::{BorrowedText, LooseJson};
 /// Unknown fields, unparsed.
 pub(super) type UnknownFields<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-/// A chunk of the stream, or the complete reply of a server that does not stream.
+/// A chunk in the stream, or the complete reply from a server that does not stream.
 #[derive(Debug, Default)]
 pub(super) struct ChatChunk<'a> {
     pub(super) id: LooseValue<'a>,
@@ -37,7 +37,7 @@ pub(super) struct ChunkChoice<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// A delta of the message.
+/// A message delta.
 #[derive(Debug, Default)]
 pub(super) struct ChatDelta<'a> {
     pub(super) content: LooseValue<'a>,
@@ -49,7 +49,7 @@ pub(super) struct ChatDelta<'a> {
     pub(super) unknown: UnknownFields<'a>,
 }
 
-/// A delta of a tool call.
+/// A tool call delta.
 #[derive(Debug, Default)]
 pub(super) struct CallDelta<'a> {
     pub(super) index: LooseValue<'a>,
@@ -58,7 +58,7 @@ pub(super) struct CallDelta<'a> {
     pub(super) unknown: UnknownFields<'a>,
 }
 
-/// The name and arguments in the delta of a call.
+/// The name and arguments in a call's delta.
 #[derive(Debug, Default)]
 pub(super) struct FunctionDelta<'a> {
     pub(super) name: LooseValue<'a>,
@@ -216,7 +216,7 @@ impl<'de> Deserialize<'de> for LooseValue<'de> {
     }
 }
 
-/// Returns the content of a JSON string, or the text of any other value.
+/// Returns a JSON string's content, or any other value's text.
 pub(super) fn string_or_json(raw: &RawValue) -> Cow<'_, str> {
     match serde_json::from_str(raw.get()) {
         Ok(BorrowedText(text)) => text,

@@ -19,15 +19,15 @@ use ropeway_core::json;
 use ropeway_core::lowering::LoweredTools;
 use ropeway_core::message::{Dialect, ModelEndpoint};
 
-/// Decodes the chunks of one reply.
+/// Decodes one reply's chunks.
 #[derive(Debug)]
 pub(crate) struct ChatDecoder {
     reply: ReplyBuilder,
-    /// The slot of the current text.
+    /// The current text's slot.
     text: Option<usize>,
     refusal: Option<usize>,
     reasoning: Option<usize>,
-    /// The slot of reasoning within `content`, until another part follows it.
+    /// The slot for reasoning within `content`, until another part follows it.
     thinking: Option<usize>,
     calls: CallAssembler,
     /// `[DONE]` was received.
@@ -148,7 +148,7 @@ impl ChatDecoder {
         }
         self.refusal(delta.refusal.text(), events);
         if let Some(function) = delta.function_call {
-            // The deprecated field of 2023, with a single call.
+            // A field deprecated in 2023, with a single call.
             let index = LooseValue::Text("0".into());
             let call = CallDelta { index, function: function.0, ..CallDelta::default() };
             self.calls.push(call, &mut self.reply, events);
@@ -176,7 +176,7 @@ impl ChatDecoder {
         self.reply.push_text(slot, text, events);
     }
 
-    /// Decodes a content part, from servers that send a list of them.
+    /// Decodes a content part. Some servers send `content` as a list of parts.
     fn part(&mut self, part: Value, events: &mut Vec<ReplyEvent>) {
         match (part["type"].as_str(), &part) {
             (_, Value::String(text)) => self.text(text, events),
@@ -247,7 +247,7 @@ impl ChatDecoder {
         self.reply.push_reasoning(slot, text, events);
     }
 
-    /// Decodes reasoning between the texts of `content`.
+    /// Decodes reasoning between the texts in `content`.
     fn reasoning_in_content(&mut self, text: &str, events: &mut Vec<ReplyEvent>) {
         if text.is_empty() {
             return;

@@ -78,7 +78,7 @@ pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> 
     body.finish(endpoint, settings.url("/chat/completions"), stream_headers(settings, &[]), only)
 }
 
-/// Returns the API's name of an effort. Only OpenAI itself supports one above `high`.
+/// Returns the API's name for an effort. Only OpenAI itself supports one above `high`.
 fn effort_name(effort: ReasoningEffort, is_openai: bool) -> &'static str {
     match effort {
         ReasoningEffort::Off => "none",

@@ -1,4 +1,4 @@
-//! The messages of a request.
+//! A request's messages.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::normalize::{NormalizedMessage, NormalizedResult};
 use crate::prompt_part::{PromptPart, join_lines};
 use ropeway_core::json;
 
-/// The content of an empty result. Some chat templates drop an empty message, and the model then waits for it.
+/// An empty result's content. Some chat templates drop an empty message, and the model then waits for it.
 const NO_OUTPUT: &str = "(no output)";
 
 #[derive(Debug, Serialize)]
@@ -22,7 +22,7 @@ pub(super) enum ChatMessage<'a> {
     Tool { role: &'static str, tool_call_id: &'a str, content: Cow<'a, str> },
 }
 
-/// Converts a conversation. `system` is the role and the text of the system message.
+/// Converts a conversation. `system` is the system message's role and text.
 pub(super) fn wire_messages<'a>(
     system: Option<(&'static str, &'a str)>,
     conversation: &'a [NormalizedMessage<'a>],
@@ -31,7 +31,7 @@ pub(super) fn wire_messages<'a>(
     if let Some((role, system)) = system {
         messages.push(ChatMessage::Plain { role, content: ChatContent::Text(system.into()) });
     }
-    // Media of tool results. Tool messages hold only text and must be adjacent, so media follow in a user message.
+    // Media in tool results. Tool messages hold only text and must be adjacent, so media follow in a user message.
     let mut media = Vec::new();
     for message in conversation {
         match message {

@@ -1,4 +1,4 @@
-//! Content parts of a message.
+//! A message's content parts.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::prompt_part::{DataUrl, PromptPart, join_lines};
 
-/// The field of a part's `extra` that names the message fields the part was received in, if not in `content`.
+/// The field in a part's `extra` that names the message fields the part was received in, if not in `content`.
 pub(super) const FIELDS: &str = "fields";
 
-/// The content of a message. Plain text is preferred, because many chat templates support nothing else.
+/// A message's content. Plain text is preferred, because many chat templates support nothing else.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum ChatContent<'a> {
@@ -18,7 +18,7 @@ pub(super) enum ChatContent<'a> {
     Parts(Vec<ChatPart<'a>>),
 }
 
-/// A part of a message.
+/// A message part.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ChatPart<'a> {
@@ -34,11 +34,11 @@ pub(super) enum ChatPart<'a> {
     File {
         file: File<'a>,
     },
-    /// Reasoning in the form of Mistral.
+    /// Reasoning in Mistral's form.
     Thinking {
         thinking: [ThinkingText<'a>; 1],
     },
-    /// A part of an unknown type, as it was received.
+    /// A part with an unknown type, as it was received.
     #[serde(untagged)]
     Opaque(&'a Map<String, Value>),
 }
@@ -68,7 +68,7 @@ pub(super) struct ThinkingText<'a> {
 }
 
 impl<'a> ChatPart<'a> {
-    /// Converts a part of a user message. Unsupported media become text.
+    /// Converts a user message's part. Unsupported media become text.
     pub(super) fn of(part: PromptPart<'a>) -> Self {
         match part {
             PromptPart::Image(data) => Self::ImageUrl { image_url: ImageUrl { url: DataUrl(data), detail: "auto" } },
@@ -101,7 +101,7 @@ impl<'a> ChatPart<'a> {
 }
 
 impl<'a> ChatContent<'a> {
-    /// Joins the parts to one text if all of them are text.
+    /// Joins the parts to one text if they all are text.
     pub(super) fn new(parts: Vec<ChatPart<'a>>) -> Self {
         if !parts.iter().all(|part| matches!(part, ChatPart::Text { .. })) {
             return Self::Parts(parts);
@@ -113,7 +113,7 @@ impl<'a> ChatContent<'a> {
     }
 }
 
-/// Returns the API's name of an audio format.
+/// Returns the API's name for an audio format.
 fn audio_format(mime_type: &str) -> Option<&'static str> {
     match mime_type {
         "audio/wav" | "audio/x-wav" | "audio/wave" | "audio/vnd.wave" => Some("wav"),

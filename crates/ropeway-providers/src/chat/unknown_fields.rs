@@ -1,18 +1,17 @@
-//! Merges unknown fields of deltas, so that they can be sent back with the message.
+//! Merges unknown delta fields, so that they can be sent back with the message.
 
 use serde_json::{Map, Value};
 
 use super::chunk::UnknownFields;
 use ropeway_core::json;
 
-/// The field of OpenRouter with signed and encrypted reasoning
-/// (<https://openrouter.ai/docs/use-cases/reasoning-tokens>).
+/// OpenRouter's field with signed and encrypted reasoning (<https://openrouter.ai/docs/use-cases/reasoning-tokens>).
 const DETAILS: &str = "reasoning_details";
 
 /// How many details are searched for the one that a delta continues. Few are open at once, but a reply may have thousands.
 const MAX_SEARCHED: usize = 16;
 
-/// Merges the unknown fields of a delta.
+/// Merges a delta's unknown fields.
 pub(super) fn merge(extra: &mut Map<String, Value>, unknown: UnknownFields<'_>) {
     for (name, raw) in unknown {
         let Ok(value) = json::from_str(raw.get()) else { continue };

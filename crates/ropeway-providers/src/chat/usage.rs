@@ -1,4 +1,4 @@
-//! Usage of a reply, in the formats of various servers.
+//! A reply's usage, in various servers' formats.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The `contents` of a request.
+//! A request's `contents`.
 
 use std::borrow::Cow;
 
@@ -18,20 +18,20 @@ const NO_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 /// The user message before a conversation that starts with the model.
 const BEGINNING: &str = "[the conversation begins]";
 
-/// The text of an error without a message.
+/// The text for an error without a message.
 const FAILED: &str = "the call failed";
 
 /// The media types that a function response may contain.
 const RESULT_TYPES: [&str; 5] = ["image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"];
 
-/// A message of the user or the model.
+/// A message from the user or the model.
 #[derive(Debug, serde::Serialize)]
 pub(super) struct GeminiContent<'a> {
     role: &'static str,
     parts: Vec<GeminiPart<'a>>,
 }
 
-/// A part of a message.
+/// A message part.
 #[derive(Debug)]
 enum GeminiPart<'a> {
     Text(Cow<'a, str>),
@@ -51,7 +51,7 @@ enum GeminiPart<'a> {
     Response(FunctionResponse<'a>),
 }
 
-/// The result of a call.
+/// A call's result.
 #[derive(Debug)]
 struct FunctionResponse<'a> {
     /// The id that Gemini assigned to the call, if any.
@@ -87,7 +87,7 @@ pub(super) fn contents<'a>(
 
 struct ContentsBuilder<'a> {
     result_parts: bool,
-    /// The ids that Gemini assigned to the calls of the last reply.
+    /// The ids that Gemini assigned to the last reply's calls.
     ids: Vec<Option<&'a str>>,
     contents: Vec<GeminiContent<'a>>,
 }
@@ -114,7 +114,7 @@ impl<'a> ContentsBuilder<'a> {
                 NormalizedPart::Opaque(json) => GeminiPart::Opaque(json),
                 NormalizedPart::Call(call) => {
                     self.ids.push(native_fields(call).and_then(|fields| fields.get("id")?.as_str()));
-                    // Only the first call of a reply has a signature.
+                    // Only a reply's first call has a signature.
                     let is_signed = call.extra.is_some_and(|extra| extra.contains_key(SIGNATURE));
                     GeminiPart::Call { call, unsigned: std::mem::take(&mut sign) && !is_signed }
                 }
@@ -130,7 +130,7 @@ impl<'a> ContentsBuilder<'a> {
     fn push_results(&mut self, results: &'a [NormalizedResult<'a>]) {
         let ids = std::mem::take(&mut self.ids);
         let mut responses = Vec::with_capacity(results.len());
-        // Media next to function responses would count as content of the model, so they follow in their own content.
+        // Media next to function responses would count as the model's content, so they follow in their own content.
         let mut aside = Vec::new();
         for (at, result) in results.iter().enumerate() {
             let (response, media) = self.function_response(result, ids.get(at).copied().flatten());
@@ -184,7 +184,7 @@ impl<'a> ContentsBuilder<'a> {
     }
 }
 
-/// Returns the fields of a native call other than its name and arguments.
+/// Returns a native call's fields other than its name and arguments.
 fn native_fields<'a>(call: &NormalizedCall<'a>) -> Option<&'a Map<String, Value>> {
     call.extra?.get(CALL)?.as_object()
 }

@@ -1,4 +1,4 @@
-//! Decodes a stream of `GenerateContentResponse`s.
+//! Decodes a `GenerateContentResponse` stream.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use ropeway_core::loose_json::BorrowedText;
 use ropeway_core::lowering::LoweredTools;
 use ropeway_core::message::{Dialect, ModelEndpoint};
 
-/// Decodes the responses of one reply.
+/// Decodes one reply's responses.
 #[derive(Debug)]
 pub(crate) struct GeminiDecoder {
     reply: ReplyBuilder,
     /// The slot that further text is appended to.
     open: Option<OpenText>,
     counts: UsageMetadata,
-    /// The usage of the replies that this one continues.
+    /// The usage in the replies that this one continues.
     before: Usage,
     /// The token to continue with.
     token: Option<String>,
-    /// The token of the last continuation.
+    /// The last continuation's token.
     used_token: Option<String>,
     /// A call without a name was received.
     has_nameless_call: bool,
 }
 
-/// A slot of text without additional fields.
+/// A text slot without additional fields.
 #[derive(Clone, Copy, Debug)]
 struct OpenText {
     slot: usize,
@@ -68,7 +68,7 @@ impl GeminiDecoder {
         }
     }
 
-    /// Usage may follow at any time, so only the end of the stream ends a reply.
+    /// Usage may follow at any time, so a reply ends only when the stream ends.
     pub(crate) fn is_finished(&self) -> bool {
         false
     }

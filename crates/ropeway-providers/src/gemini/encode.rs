@@ -15,7 +15,7 @@ use crate::settings::ProviderSettings;
 use ropeway_core::lowering::{LoweredTools, lower_output};
 use ropeway_core::message::{Dialect, ReasoningEffort};
 
-/// The field that is merged with the same field of `extra`.
+/// The field that is merged with the same field in `extra`.
 const CONFIG: &str = "generationConfig";
 
 pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
@@ -51,7 +51,7 @@ pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> 
     body.finish(endpoint, url(settings, &model.path()), stream_headers(settings, &[]), only)
 }
 
-/// Returns the URL of a path, with the API version unless the base URL has one.
+/// Returns a path's URL, with the API version unless the base URL has one.
 pub(crate) fn url(settings: &ProviderSettings, path: &str) -> String {
     let base = settings.base_url.split(['?', '#']).next().unwrap_or_default();
     let folders = base.split_once("://").map_or(base, |(_, rest)| rest).trim_end_matches('/').split_once('/');
@@ -123,7 +123,7 @@ impl<'a> FunctionCallingConfig<'a> {
     }
 }
 
-/// The `generationConfig` of a request.
+/// A request's `generationConfig`.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct GenerationConfig<'a> {
@@ -157,7 +157,8 @@ impl<'a> GenerationConfig<'a> {
         })
     }
 
-    /// Merges this configuration into that of `extra`, whose fields take precedence. Returns `None` if `extra` has none.
+    /// Merges this configuration into the one in `extra`, whose fields take precedence. Returns `None` if `extra` has
+    /// none.
     fn merged<'r>(&self, request: &ChatRequest<'r>) -> Option<ChatRequest<'r>> {
         let extra = request.extra.get(CONFIG)?.as_object()?;
         let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else { return None };

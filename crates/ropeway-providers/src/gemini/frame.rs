@@ -1,6 +1,6 @@
-//! Lenient deserialization of a streamed `GenerateContentResponse`.
+//! Lenient deserialization for a streamed `GenerateContentResponse`.
 //!
-//! Compatible servers omit fields, send `null`, or use snake case; all of these are accepted.
+//! Compatible servers omit fields, send `null`, or use snake case; the decoder accepts all three.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,14 @@ use serde_json::{Map, Number, Value};
 use crate::loose_object::{LooseObject, ObjectFields};
 use ropeway_core::loose_json::BorrowedText;
 
-/// The field of a part with a thought signature, which must be sent back on the same part
+/// A part's field with a thought signature, which must be sent back on the same part
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 pub(super) const SIGNATURE: &str = "thoughtSignature";
 
-/// The field of a part with a call. In the `extra` of a call it holds the remaining fields of the call, such as its id.
+/// A part's field with a call. In a call's `extra` it holds the call's remaining fields, such as its id.
 pub(super) const CALL: &str = "functionCall";
 
-/// One response of the stream.
+/// One response in the stream.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiFrame<'a> {
@@ -52,7 +52,7 @@ pub(super) struct Candidate<'a> {
     pub(super) continuation_token: Option<BorrowedText<'a>>,
 }
 
-/// The content of a candidate.
+/// A candidate's content.
 #[derive(Debug, Deserialize)]
 pub(super) struct CandidateContent<'a> {
     #[serde(borrow)]
@@ -84,7 +84,7 @@ pub(super) struct UsageMetadata {
     pub(super) thoughts: Option<TokenCount>,
 }
 
-/// A part of the content.
+/// A content part.
 #[derive(Debug, Default)]
 pub(super) struct CandidatePart<'a> {
     pub(super) text: Option<Cow<'a, str>>,
@@ -159,7 +159,7 @@ fn keep<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// A number of tokens, at most `u32::MAX`.
+/// A token count, at most `u32::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenCount(pub(super) u64);
 

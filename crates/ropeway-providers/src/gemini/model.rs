@@ -1,4 +1,4 @@
-//! Capabilities of a Gemini model, derived from its name.
+//! A Gemini model's capabilities, derived from its name.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use ropeway_core::message::ReasoningEffort;
 
-/// Bytes that are encoded in a segment of a path (<https://www.rfc-editor.org/rfc/rfc3986#section-2.3>).
+/// Bytes that are encoded in a path segment (<https://www.rfc-editor.org/rfc/rfc3986#section-2.3>).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A model name, parsed.
@@ -16,12 +16,12 @@ pub(super) struct GeminiModel<'a> {
     /// The collection in the path: `models` or `tunedModels`.
     collection: &'static str,
     id: &'a str,
-    /// The name without the prefix of a gateway.
+    /// The name without a gateway's prefix.
     name: &'a str,
     version: Option<(u32, u32)>,
 }
 
-/// The `thinkingConfig` of a request (<https://ai.google.dev/gemini-api/docs/thinking>).
+/// A request's `thinkingConfig` (<https://ai.google.dev/gemini-api/docs/thinking>).
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ThinkingConfig {
@@ -51,7 +51,7 @@ impl<'a> GeminiModel<'a> {
         Self { collection, id, name, version: version(name) }
     }
 
-    /// Returns the path of the model's method, after the API version.
+    /// Returns the path for the model's method, after the API version.
     pub(super) fn path(&self) -> String {
         format!("/{}/{}:streamGenerateContent?alt=sse", self.collection, encode_segment(self.id))
     }
@@ -98,7 +98,7 @@ impl<'a> GeminiModel<'a> {
     }
 }
 
-/// Parses the version of a name: `(2, 5)` for `gemini-2.5-pro`.
+/// Parses a name's version: `(2, 5)` for `gemini-2.5-pro`.
 fn version(name: &str) -> Option<(u32, u32)> {
     let rest = name.strip_prefix("gemini-")?;
     let end = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -107,7 +107,7 @@ fn version(name: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.and_then(|minor| minor.parse().ok()).unwrap_or(0)))
 }
 
-/// Percent-encodes a name as one segment of a path.
+/// Percent-encodes a name as one path segment.
 pub(super) fn encode_segment(name: &str) -> impl fmt::Display {
     utf8_percent_encode(name, ENCODED)
 }

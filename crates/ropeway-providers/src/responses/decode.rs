@@ -1,4 +1,4 @@
-//! Decodes a stream of [Responses events](https://platform.openai.com/docs/api-reference/responses-streaming).
+//! Decodes a [Responses event](https://platform.openai.com/docs/api-reference/responses-streaming) stream.
 //!
 //! Items are announced, sent as deltas, and repeated as a whole. Servers differ in what they omit, so an item is found by its id,
 //! else by its index, else by its type, and missing deltas are taken from the complete item.
@@ -25,7 +25,7 @@ use ropeway_core::message::{Dialect, ModelEndpoint};
 /// How many of the last items are searched. Open items are among them.
 const MAX_SEARCHED: usize = 1000;
 
-/// Decodes the events of one reply.
+/// Decodes one reply's events.
 #[derive(Debug)]
 pub(crate) struct ResponsesDecoder {
     reply: ReplyBuilder,
@@ -93,7 +93,7 @@ impl ResponsesDecoder {
         Ok(self.reply.finish(events))
     }
 
-    /// Decodes an event that is a text, or the start of the reply. Returns `false` for other events.
+    /// Decodes a text event, or the start of the reply. Returns `false` for other events.
     fn text_event(&mut self, head: &EventHead<'_>, events: &mut Vec<ReplyEvent>) -> bool {
         match &*head.kind {
             "response.created" | "response.in_progress" | "response.queued" => {
@@ -106,7 +106,7 @@ impl ResponsesDecoder {
             "response.reasoning_summary_text.delta" => self.push_reasoning(head, ReasoningSource::Summary, events),
             "response.reasoning_text.delta" => self.push_reasoning(head, ReasoningSource::Content, events),
             "response.function_call_arguments.delta" => {
-                // Arguments of an unknown item are repeated in the complete item.
+                // The complete item repeats an unknown item's arguments.
                 if let Some(at) = self.find(ItemKind::Call, &head.item())
                     && let Some(slot) = self.items[at].first_slot()
                 {
@@ -196,7 +196,7 @@ impl ResponsesDecoder {
                 self.complete_item(at, item, events);
             }
             (kind @ ("response.content_part.added" | "response.content_part.done"), _, Some(part)) => {
-                // Parts of reasoning repeat its texts.
+                // The content parts repeat the reasoning texts.
                 let is_text = matches!(part.get("type").and_then(Value::as_str), Some("output_text" | "refusal"));
                 if is_text {
                     let at = self.find_or_open(ItemKind::Message, &head.item(), events);
@@ -280,14 +280,14 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    /// Matches the items of the final response with those received before, and adds the others.
+    /// Matches the final response's items with those received before, and adds the others.
     fn reconcile(&mut self, output: Vec<Value>, events: &mut Vec<ReplyEvent>) {
         let whole = output.into_iter().zip(0..).filter_map(|(item, place)| match item {
             Value::Object(item) => Some(OutputItem::new(item, Some(place))),
             _ => None,
         });
         let whole: Vec<OutputItem> = whole.collect();
-        // An id of several items identifies none of them.
+        // An id that several items share identifies none of them.
         let mut by_id: HashMap<(ItemKind, &str), Option<usize>> = HashMap::new();
         let mut by_index: HashMap<(ItemKind, Option<u64>), usize> = HashMap::new();
         for (at, item) in self.items.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A whole event, for those that are more than a text.
+//! A whole event, for events with more than a text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::loose_object::{LooseObject, ObjectFields};
 use ropeway_core::json;
 
-/// The fields of an event.
+/// An event's fields.
 #[derive(Debug, Default)]
 pub(super) struct EventFrame {
     pub(super) fields: Map<String, Value>,
@@ -19,7 +19,7 @@ pub(super) struct EventFrame {
     pub(super) response: Option<ResponseFields>,
 }
 
-/// The fields of a response that are decoded. The others repeat the request with all its tools, and are skipped.
+/// The response fields that are decoded. The others repeat the request with all its tools, and are skipped.
 #[derive(Debug, Default)]
 pub(super) struct ResponseFields {
     pub(super) id: Value,

@@ -1,4 +1,4 @@
-//! The type, position and text of an event, which is all that most events have.
+//! An event's type, position and text, which is all that most events have.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::output_item::{ItemRef, ReasoningRef, ReasoningSource};
 use crate::loose_object::{LooseObject, ObjectFields};
 use ropeway_core::loose_json::BorrowedText;
 
-/// The common fields of an event.
+/// The common event fields.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct EventHead<'a> {
@@ -37,7 +37,7 @@ pub(super) struct EventHead<'a> {
     pub(super) is_error: bool,
 }
 
-/// The id and model of a response.
+/// A response's id and model.
 #[derive(Default)]
 pub(super) struct ResponseHead<'a> {
     pub(super) id: Cow<'a, str>,
@@ -67,7 +67,7 @@ fn is_error<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error
 }
 
 impl<'a> EventHead<'a> {
-    /// Reads the fields of an event in which some have an unexpected type.
+    /// Reads an event's fields when some have an unexpected type.
     pub(super) fn of(EventFrame { fields, response }: &'a EventFrame) -> Self {
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default().into();
         let number = |name| fields.get(name).and_then(Value::as_u64);

@@ -1,4 +1,4 @@
-//! The `input` of a request: a conversation as items.
+//! A request's `input`: a conversation as items.
 
 use std::borrow::Cow;
 
@@ -13,20 +13,20 @@ use crate::prompt_part::{DataUrl, PromptPart, join_lines};
 use ropeway_core::json;
 use ropeway_core::message::{AssistantMessage, AssistantText};
 
-/// The content of an empty result, which a model could mistake for a failure.
+/// An empty result's content, which a model could mistake for a failure.
 const NO_OUTPUT: &str = "(no output)";
 
-/// The prefix of an error. The API has no field for errors.
+/// The prefix for an error. The API has no field for errors.
 const ERROR: &str = "error: ";
 
-/// The text of an error without a message.
+/// The text for an error without a message.
 const FAILED: &str = "error: the tool failed";
 
-/// The items of a conversation.
+/// A conversation's items.
 #[derive(Debug)]
 pub(super) struct ResponsesInput<'a> {
     items: Vec<InputItem<'a>>,
-    /// Text of another model is sent as a string, as OpenAI itself accepts it.
+    /// Another model's text is sent as a string, as OpenAI itself accepts it.
     as_string: bool,
 }
 
@@ -35,9 +35,9 @@ enum InputItem<'a> {
     User(Vec<InputPart<'a>>),
     /// A message that is sent back unchanged.
     Message(&'a Map<String, Value>, Vec<&'a AssistantText>),
-    /// Text of another model.
+    /// Another model's text.
     Text(&'a str),
-    /// A call, with the remaining fields of its item.
+    /// A call, with its item's remaining fields.
     Call(&'a NormalizedCall<'a>, Option<&'a Map<String, Value>>),
     CallOutput(&'a str, CallOutput<'a>),
     Unchanged(&'a Map<String, Value>),
@@ -84,7 +84,7 @@ impl<'a> ResponsesInput<'a> {
     }
 }
 
-/// Adds a message of the model. If its reasoning is not accepted, the message is sent without reasoning and ids.
+/// Adds a message from the model. If its reasoning is not accepted, the message is sent without reasoning and ids.
 fn push_reply<'a>(
     reply: &'a NormalizedReply<'a>,
     accepts: impl Fn(&Map<String, Value>) -> bool,
@@ -133,7 +133,7 @@ fn has_content(item: &Map<String, Value>) -> bool {
     is_encrypted || item.get("content").and_then(Value::as_array).is_some_and(|parts| !parts.is_empty())
 }
 
-/// Returns `true` unless the text only stores the item of a message without content.
+/// Returns `true` unless the text only stores a message item without content.
 fn is_content(text: &AssistantText) -> bool {
     !text.text.is_empty() || text.extra.contains_key(PART)
 }
@@ -161,7 +161,7 @@ fn output<'a>(result: &'a NormalizedResult<'a>) -> CallOutput<'a> {
     CallOutput::Text(if text.is_empty() { NO_OUTPUT.into() } else { text })
 }
 
-/// Adds the prefix of an error.
+/// Adds the prefix for an error.
 fn mark_error(parts: &mut Vec<InputPart<'_>>) {
     match parts.first_mut() {
         Some(InputPart::Text { text }) if reports_error(text) => {}
@@ -197,8 +197,8 @@ impl Serialize for ResponsesInput<'_> {
     }
 }
 
-/// Text of another model for compatible servers: llama.cpp rejects a string, others require an id and a status. OpenAI itself could
-/// reject an id that it did not issue.
+/// Another model's text for compatible servers: llama.cpp rejects a string, others require an id and a status. OpenAI itself
+/// could reject an id that it did not issue.
 struct OutputMessage<'a> {
     text: &'a str,
     id: String,
@@ -276,7 +276,7 @@ impl Serialize for InputItem<'_> {
     }
 }
 
-/// The content of a message that is sent back unchanged.
+/// The content for a message that is sent back unchanged.
 struct MessageContent<'a>(&'a [&'a AssistantText]);
 
 impl Serialize for MessageContent<'_> {

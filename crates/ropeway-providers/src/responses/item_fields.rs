@@ -1,24 +1,24 @@
-//! How the parts of a message keep the output items they came from, so that the items can be sent back unchanged.
+//! How a message's parts keep the output items they came from, so that the items can be sent back unchanged.
 //!
-//! A message item becomes one text per content part. The first text keeps the fields of the item as [`ITEM`], each text keeps the
-//! fields of its content part as [`PART`], without the text itself. Reasoning keeps its whole item, a call the fields that
-//! the call itself does not have. The message keeps the ids of all items as [`OUTPUT`], which reveals removed items.
+//! A message item becomes one text per content part. The first text keeps the item's fields as [`ITEM`]. Each text keeps its
+//! content part's fields as [`PART`], without the text itself. Reasoning keeps its whole item, a call the fields that the call
+//! itself does not have. The message keeps all item ids as [`OUTPUT`], which reveals removed items.
 
 use serde_json::{Map, Value};
 
 use crate::normalize::NormalizedPart;
 use ropeway_core::message::AssistantMessage;
 
-/// The field of a part's `extra` with its item.
+/// The field in a part's `extra` with its item.
 pub(super) const ITEM: &str = "item";
 
-/// The field of a text's `extra` with its content part, whose text is empty.
+/// The field in a text's `extra` with its content part, whose text is empty.
 pub(super) const PART: &str = "part";
 
-/// The field of a message's `extra` with the ids of its items, in order.
+/// The field in a message's `extra` with its items' ids, in order.
 pub(super) const OUTPUT: &str = "output";
 
-/// Fields of an item that the call itself has.
+/// Item fields that the call itself has.
 const CALL_FIELDS: [&str; 3] = ["call_id", "name", "arguments"];
 
 /// Removes fields that the API rejects in input, and fields that only SDKs add.
@@ -39,7 +39,7 @@ pub(super) fn remaining_call_fields(mut item: Map<String, Value>) -> Map<String,
     item
 }
 
-/// Returns the name of the field with the text of a content part.
+/// Returns the name of the field with a content part's text.
 pub(super) fn text_field(part: &Map<String, Value>) -> &'static str {
     match part.get("type").and_then(Value::as_str) {
         Some("refusal") => "refusal",
@@ -47,17 +47,17 @@ pub(super) fn text_field(part: &Map<String, Value>) -> &'static str {
     }
 }
 
-/// Returns the item of a part.
+/// Returns a part's item.
 pub(super) fn item_of(extra: &Map<String, Value>) -> Option<&Map<String, Value>> {
     extra.get(ITEM).and_then(Value::as_object)
 }
 
-/// Returns the content part of a text.
+/// Returns a text's content part.
 pub(super) fn part_of(extra: &Map<String, Value>) -> Option<&Map<String, Value>> {
     extra.get(PART).and_then(Value::as_object)
 }
 
-/// Returns `true` if the parts of a message are still all of its items, in their order.
+/// Returns `true` if a message's parts are still all of its items, in their order.
 ///
 /// The API rejects reasoning without the item that follows it, and vice versa.
 pub(super) fn is_unchanged(message: &AssistantMessage, parts: &[NormalizedPart<'_>]) -> bool {
@@ -66,7 +66,7 @@ pub(super) fn is_unchanged(message: &AssistantMessage, parts: &[NormalizedPart<'
     for part in parts {
         let item = match part {
             NormalizedPart::Text(text) if text.extra.contains_key(ITEM) => item_of(&text.extra),
-            // Belongs to the item of the previous text.
+            // Belongs to the previous text's item.
             NormalizedPart::Text(text) if text.extra.contains_key(PART) => continue,
             NormalizedPart::Text(_) => None,
             NormalizedPart::Reasoning(reasoning) => item_of(&reasoning.extra),

@@ -1,4 +1,4 @@
-//! Capabilities of an OpenAI model, derived from its name.
+//! An OpenAI model's capabilities, derived from its name.
 
 /// Returns `true` if a model may reason. Models without reasoning reject its parameters.
 pub(super) fn supports_reasoning(model: &str) -> bool {

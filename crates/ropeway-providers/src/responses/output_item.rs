@@ -6,10 +6,10 @@ use super::item_fields::{ITEM, PART, remaining_call_fields, remove_output_fields
 use crate::reply::ReplyEvent;
 use crate::reply_builder::ReplyBuilder;
 
-/// The separator between two reasoning texts of one item.
+/// The separator between two reasoning texts in one item.
 const BREAK: &str = "\n\n";
 
-/// The type of an item.
+/// An item's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ItemKind {
     Message,
@@ -21,12 +21,12 @@ pub(super) enum ItemKind {
 
 /// The item that an event refers to.
 pub(super) struct ItemRef<'a> {
-    /// The id of the item; empty if unknown.
+    /// The item's id; empty if unknown.
     pub(super) id: &'a str,
     pub(super) output_index: Option<u64>,
 }
 
-/// The list of an item that a reasoning text is in.
+/// The list in an item that holds a reasoning text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasoningSource {
     Summary,
@@ -42,12 +42,12 @@ pub(super) struct OutputItem {
     kind: ItemKind,
     /// The id; empty if unknown.
     id: String,
-    /// The id that the result of a call refers to.
+    /// The id that the call's result refers to.
     call_id: String,
     output_index: Option<u64>,
-    /// The fields of the item, until they are stored in the reply.
+    /// The item's fields, until they are stored in the reply.
     json: Map<String, Value>,
-    /// The slots of the item, by the index of the content part.
+    /// The item's slots, by the content part's index.
     slots: Vec<(u64, usize)>,
     /// The reasoning texts that were emitted, with their offsets.
     reasoning: Vec<(ReasoningRef, usize)>,
@@ -109,7 +109,7 @@ impl OutputItem {
         &self.id
     }
 
-    /// Returns the ids of the item, the most reliable first.
+    /// Returns the item's ids, the most reliable first.
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         [&*self.call_id, &*self.id].into_iter().filter(|id| !id.is_empty())
     }
@@ -129,7 +129,7 @@ impl OutputItem {
         !self.slots.is_empty()
     }
 
-    /// Returns the slots of the item, in the order of its content.
+    /// Returns the item's slots, in its content's order.
     pub(super) fn slots(&self) -> impl Iterator<Item = usize> {
         let mut slots = self.slots.clone();
         slots.sort_by_key(|(index, _)| *index);
@@ -155,7 +155,7 @@ impl OutputItem {
         self.slots.push((0, slot));
     }
 
-    /// Returns the slot of a content part: the one with this index, or the last one without an index.
+    /// Returns a content part's slot: the one with this index, or the last one without an index.
     pub(super) fn text_slot(
         &mut self,
         index: Option<u64>,
@@ -230,7 +230,7 @@ impl OutputItem {
         reply.push_reasoning(slot, delta, events);
     }
 
-    /// Completes a reasoning text of which deltas may have been emitted.
+    /// Completes a reasoning text. Some deltas may have been emitted before.
     pub(super) fn complete_reasoning(
         &mut self,
         text: ReasoningRef,
@@ -343,7 +343,7 @@ fn take_text(part: &mut Map<String, Value>) -> (String, bool) {
     (text, field == "refusal")
 }
 
-/// Returns the readable text of a reasoning item.
+/// Returns a reasoning item's readable text.
 fn reasoning_text(item: &Map<String, Value>) -> String {
     let texts = ["summary", "content"].into_iter().filter_map(|field| item.get(field)?.as_array()).flatten();
     let texts: Vec<&str> =

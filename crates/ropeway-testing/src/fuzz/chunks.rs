@@ -30,7 +30,7 @@ impl Choices {
     }
 }
 
-/// Maximum size of inputs that are also split byte by byte.
+/// Maximum size for inputs that are also split byte by byte.
 const SMALL: usize = 2 << 10;
 
 /// Splits an input byte by byte, and at a few random positions.

@@ -1,4 +1,4 @@
-//! Targets for messages of clients of a gateway, and for results that it forwards unparsed.
+//! Targets for messages from gateway clients, and for results that the gateway forwards unparsed.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use ropeway_mcp::protocol::{
     ClientMessage, ClientParams, Member, code, encode_error, is_key, read_client_message, scan_object,
 };
 
-/// Tokens of requests and of results.
+/// Request and result tokens.
 pub(super) const TOKENS: &[&str] = &[
     "{\"jsonrpc\":\"2.0\",",
     "\"id\":1,",
@@ -67,7 +67,7 @@ pub(super) fn message(data: &[u8]) {
         Err(error) => {
             assert!(matches!(error.code, code::PARSE | code::INVALID_REQUEST));
             assert!(is_json || error.code == code::PARSE, "{}", error.message);
-            // A key with half of a surrogate pair is JSON that a string cannot hold.
+            // A key with half a surrogate pair is JSON that a string cannot hold.
             let has_lone_surrogate = text.is_ok_and(|text| matches!(without_lone_surrogates(text), Cow::Owned(_)));
             assert!(!is_json || has_lone_surrogate || error.code == code::INVALID_REQUEST, "{}", error.message);
             if let Some(id) = error.id {
@@ -93,7 +93,7 @@ pub(super) fn message(data: &[u8]) {
     }
 }
 
-/// Every member of the parameters is in one of the parts, with the same value.
+/// Every parameter member is in one of the parts, with the same value.
 fn keeps_all(params: Option<&RawValue>, read: &ClientParams<'_>) {
     let parse = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
     let Some(Value::Object(mut whole)) = params.and_then(parse) else { return };
@@ -112,7 +112,7 @@ fn keeps_all(params: Option<&RawValue>, read: &ClientParams<'_>) {
     assert!(others.iter().all(|(key, value)| meta.get(key) == Some(value)));
 }
 
-/// Exactly the objects of the full parser are accepted, with the same members in order.
+/// Exactly the objects that the full parser accepts are accepted, with the same members in order.
 pub(super) fn scan(data: &[u8]) {
     let mut members: Vec<Member> = Vec::new();
     let outcome = scan_object(data, |key, member| {

@@ -2,7 +2,7 @@
 
 pub(super) use ropeway_config::fuzz::{dotenv, json_file, reference, toml_file, yaml_file};
 
-/// Tokens of configuration files.
+/// Configuration file tokens.
 pub(super) const TOKENS: &[&str] = &[
     "servers:\n",
     "- alias: ",

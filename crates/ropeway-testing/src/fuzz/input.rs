@@ -1,6 +1,6 @@
 //! Inputs as text.
 
-/// The line between the two parts of an input, such as secrets and text, or schema and value.
+/// The line between an input's two parts, such as secrets and text, or schema and value.
 pub(super) const SEPARATOR: &str = "\n---\n";
 
 /// Splits an input at the first separator. Without one, the first part is empty.

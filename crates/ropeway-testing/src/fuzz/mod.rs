@@ -1,6 +1,6 @@
-//! Fuzz targets: one function per parser of untrusted input.
+//! Fuzz targets: one function per parser for untrusted input.
 //!
-//! Each [`Target`] takes any bytes and asserts the properties of its parser: the same result for any split into chunks,
+//! Each [`Target`] takes any bytes and asserts its parser's properties: the same result for any split into chunks,
 //! lossless round trips, bounded work. It panics if a property does not hold.
 //!
 //! `tests/suite/fuzz.rs` runs every target over its corpus in `fuzz/corpus/` and over mutations of it. `cargo xtask
@@ -23,11 +23,11 @@ pub use self::mutator::Mutator;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Target {
-    /// The name of the target, and of its directory in `fuzz/corpus/`.
+    /// The target's name, which is also its directory in `fuzz/corpus/`.
     pub name: &'static str,
     /// Checks one input. Panics if a property does not hold.
     pub run: fn(&[u8]),
-    /// Tokens of the format, which mutations insert.
+    /// The format's tokens, which mutations insert.
     pub tokens: &'static [&'static str],
 }
 

@@ -3,7 +3,7 @@
 use super::chunks::Choices;
 use super::input::SEPARATOR;
 
-/// Maximum size of an input.
+/// Maximum input size.
 const MAX_SIZE: usize = 16 << 10;
 
 /// Bytes that many parsers treat specially.
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Mutator {
 }
 
 impl Mutator {
-    /// Creates a mutator for these inputs; `tokens` are tokens of their format.
+    /// Creates a mutator for these inputs; `tokens` are their format's tokens.
     pub fn new(tokens: &'static [&'static str], mut corpus: Vec<Vec<u8>>, seed: u64) -> Self {
         if corpus.is_empty() {
             corpus.push(Vec::new());
@@ -43,7 +43,7 @@ impl Mutator {
         Self { corpus, tokens, choices: Choices::of(&seed.to_le_bytes()) }
     }
 
-    /// Returns the next input: one of the corpus with a few changes.
+    /// Returns the next input: one from the corpus with a few changes.
     pub fn next_input(&mut self) -> Vec<u8> {
         let mut input = self.pick();
         for _ in 0..=self.choices.below(4) {

@@ -14,7 +14,7 @@ use ropeway_mcp::protocol::{
     quick_response, read, tool_definition, wire_definition,
 };
 
-/// Tokens of MCP messages.
+/// MCP message tokens.
 pub(super) const TOKENS: &[&str] = &[
     "\"jsonrpc\":\"2.0\"",
     "\"id\":",
@@ -55,7 +55,7 @@ pub(super) const TOKENS: &[&str] = &[
     "[]",
 ];
 
-/// The id of a sent message.
+/// A sent message's id.
 #[derive(Deserialize)]
 struct Sent<'a> {
     #[serde(borrow)]
@@ -92,7 +92,7 @@ pub(super) fn frame(data: &[u8]) {
     }
 }
 
-/// The responses do not depend on the split of the bytes.
+/// The responses do not depend on how the bytes are split.
 pub(super) fn lines(data: &[u8]) {
     for limit in [256, 1 << 20] {
         let whole = answers(&[data], limit);

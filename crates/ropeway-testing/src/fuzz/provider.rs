@@ -1,4 +1,4 @@
-//! Targets for model replies: the streams of the four dialects, recordings, saved conversations.
+//! Targets for model replies: the four dialects' streams, recordings, saved conversations.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use ropeway_providers::{
 };
 use ropeway_web::SseParser;
 
-/// Tokens of an Anthropic Messages stream.
+/// Anthropic Messages stream tokens.
 pub(super) const ANTHROPIC: &[&str] = &[
     "data: {\"type\":\"",
     "message_start",
@@ -43,7 +43,7 @@ pub(super) const ANTHROPIC: &[&str] = &[
     "\\ud83d",
 ];
 
-/// Tokens of a Chat Completions stream.
+/// Chat Completions stream tokens.
 pub(super) const CHAT: &[&str] = &[
     "data: {\"choices\":[{",
     "\"index\":0",
@@ -70,7 +70,7 @@ pub(super) const CHAT: &[&str] = &[
     "</think>",
 ];
 
-/// Tokens of a Gemini stream.
+/// Gemini stream tokens.
 pub(super) const GEMINI: &[&str] = &[
     "data: {\"candidates\":[{",
     "\"content\":{\"parts\":[",
@@ -95,7 +95,7 @@ pub(super) const GEMINI: &[&str] = &[
     "\"inlineData\":{",
 ];
 
-/// Tokens of an OpenAI Responses stream.
+/// OpenAI Responses stream tokens.
 pub(super) const RESPONSES: &[&str] = &[
     "data: {\"type\":\"response.",
     "created",
@@ -126,7 +126,7 @@ pub(super) const RESPONSES: &[&str] = &[
     "data: [DONE]\n\n",
 ];
 
-/// Tokens of a recording.
+/// Recording tokens.
 pub(super) const RECORDING: &[&str] = &[
     "{\"status\":200",
     "\"body\":\"",
@@ -146,7 +146,7 @@ pub(super) const RECORDING: &[&str] = &[
     "\r\n",
 ];
 
-/// Tokens of a saved conversation.
+/// Saved conversation tokens.
 pub(super) const CONVERSATION: &[&str] = &[
     "\"system\":",
     "\"messages\":[",
@@ -195,7 +195,7 @@ pub(super) fn chat(data: &[u8]) {
     stream(Dialect::Chat, data);
 }
 
-/// The reply does not depend on the split of the stream and equals the sum of its events; a stream that breaks before
+/// The reply does not depend on how the stream is split and equals the sum of its events; a stream that breaks before
 /// the model stopped is an error; and the reply can be sent in every dialect.
 fn stream(dialect: Dialect, data: &[u8]) {
     let question = question(dialect);
@@ -227,7 +227,7 @@ fn stream(dialect: Dialect, data: &[u8]) {
     }
 }
 
-/// Returns the data of each event.
+/// Returns each event's data.
 fn frames(chunks: &[&[u8]]) -> Vec<Bytes> {
     let mut parser = SseParser::new(1 << 20);
     let mut frames = Vec::new();
@@ -271,7 +271,7 @@ fn check_events(events: &[ReplyEvent], reply: Option<&Reply>, dialect: Dialect) 
         whole.sort_by_key(|(index, _)| *index);
         let mut calls: Vec<_> = whole.into_iter().map(|(_, call)| call).collect();
         let mut kept: Vec<_> = reply.message.calls().cloned().collect();
-        // Items of Responses that only appear at the end are inserted at their index.
+        // Responses items that only appear at the end are inserted at their index.
         if dialect == Dialect::Responses {
             calls.sort_by_cached_key(|call| format!("{call:?}"));
             kept.sort_by_cached_key(|call| format!("{call:?}"));

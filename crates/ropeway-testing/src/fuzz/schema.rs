@@ -1,4 +1,4 @@
-//! Targets for JSON Schemas of servers: validating, casting, lowering.
+//! Targets for server-provided JSON Schemas: validating, casting, lowering.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use ropeway_core::message::Dialect;
 use ropeway_core::schema::{Validator, cast};
 use ropeway_core::tool::ToolDefinition;
 
-/// Keywords of JSON Schema.
+/// JSON Schema keywords.
 pub(super) const TOKENS: &[&str] = &[
     "\n---\n",
     "\"type\":",

@@ -3,7 +3,7 @@
 use super::chunks::text_ways;
 use ropeway_core::secret::{Redactor, Secret, StreamRedactor, in_arguments, in_header, in_named, in_url};
 
-/// Escapes of characters, and names of secrets.
+/// Character escapes and secret names.
 pub(super) const TOKENS: &[&str] = &[
     "\n---\n",
     "\\",
@@ -48,7 +48,7 @@ pub(super) fn redact(data: &[u8]) {
     let hidden = mask.redact(text);
     let values = || secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= 4 && !secret.trim().is_empty());
     if values().all(|secret| !text.contains(secret)) && !text.contains(['\\', '%', '&', '+']) {
-        // Encoded forms of a secret may be redacted too, but not text that shares no character with one.
+        // A secret's encoded forms may be redacted too, but not text that shares no character with one.
         let is_foreign = values().all(|secret| !secret.chars().any(|c| text.contains(c)));
         assert!(!is_foreign || hidden == text, "text without a secret was changed to {hidden:?}");
     }
@@ -64,8 +64,8 @@ pub(super) fn redact(data: &[u8]) {
         shown.push_str(&stream.finish());
         assert_eq!(shown, hidden, "chunks {chunks:?}");
     }
-    // No escaped form is left either, at any position.
-    // A secret of characters that start an escape has more decodings than are followed.
+    // No escaped form is left either, at any position. A secret with characters that start an escape has more
+    // decodings than are followed.
     for secret in values().filter(|secret| !secret.contains(['*', '%', '\\', '&', '+'])) {
         let percent: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let json = serde_json::Value::from(secret).to_string();
@@ -83,7 +83,7 @@ pub(super) fn signs(data: &[u8]) {
     let arguments: Vec<String> = text.lines().take(32).map(str::to_owned).collect();
     let found = [in_named(name, value), in_header(name, value), in_url(&text), in_arguments(&arguments)];
     for secret in found.iter().flatten() {
-        // Base64 of credentials grows most.
+        // Base64 credentials grow most.
         assert!(secret.expose().len() <= 2 * text.len() + 4, "{} bytes out of {}", secret.expose().len(), text.len());
     }
 }

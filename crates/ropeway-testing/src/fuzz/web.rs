@@ -9,7 +9,7 @@ use ropeway_web::{HeadTail, SseEvent, SseParser};
 /// A limit that fuzzed inputs reach.
 const SMALL: usize = 64;
 
-/// The events do not depend on the split of the bytes, and respect the limit.
+/// The events do not depend on how the bytes are split, and respect the limit.
 pub(super) fn sse(data: &[u8]) {
     for limit in [SMALL, usize::MAX / 2] {
         let whole = events(&[data], limit);

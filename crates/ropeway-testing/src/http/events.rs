@@ -15,7 +15,7 @@ use crate::session::ScriptedSession;
 use ropeway_core::sync::lock;
 
 impl HttpState {
-    /// Writes the head of an event stream, and its first event if events have ids.
+    /// Writes an event stream's head, and its first event if events have ids.
     pub(super) async fn write_head(
         &self,
         extra: &[(String, String)],
@@ -99,7 +99,7 @@ impl HttpState {
         }
     }
 
-    /// Serves the only stream of a legacy HTTP+SSE client, which ends the session.
+    /// Serves a legacy HTTP+SSE client's only stream, which ends the session.
     pub(super) async fn serve_sse_stream(
         self: &Arc<Self>,
         connection: &mut HttpConnection,

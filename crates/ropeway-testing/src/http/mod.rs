@@ -83,7 +83,7 @@ impl HttpScriptedServer {
         lock(&self.server.sessions).clear();
     }
 
-    /// Returns the number of open sessions.
+    /// Returns the open session count.
     pub fn sessions(&self) -> usize {
         lock(&self.server.sessions).len()
     }

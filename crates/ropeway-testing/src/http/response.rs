@@ -28,7 +28,7 @@ pub(super) async fn send_error(
     answer_json(connection, status, &[], body.to_string().as_bytes(), false).await
 }
 
-/// Returns the HTTP status of a modern error, unless it is 200.
+/// Returns a modern error's HTTP status, unless it is 200.
 pub(super) fn modern_status(text: &str, bad_meta: bool) -> Option<u16> {
     let message: Value = serde_json::from_str(text).ok()?;
     match message["error"]["code"].as_i64()? {

@@ -1,4 +1,4 @@
-//! The state of an HTTP server, and the routing of requests.
+//! An HTTP server's state, and request routing.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,7 +26,7 @@ const EXIT_DELAY: Duration = Duration::from_millis(20);
 
 pub(super) struct HttpState {
     pub(super) scripted: ScriptedServer,
-    /// Exits the process; `None` if the end of the server only closes its connections.
+    /// Exits the process; `None` if the server's end only closes its connections.
     pub(super) exit: Option<fn(i32)>,
     pub(super) requests: Mutex<Vec<RecordedHttpRequest>>,
     pub(super) sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
@@ -52,7 +52,7 @@ impl HttpState {
     }
 
     pub(super) async fn serve_connection(self: Arc<Self>, stream: TcpStream) {
-        // Otherwise small responses wait for an acknowledgement of the client.
+        // Otherwise small responses wait for the client's acknowledgement.
         let _ = stream.set_nodelay(true);
         let mut connection = HttpConnection::new(stream);
         while let Ok(Some(request)) = connection.request().await {
@@ -131,7 +131,7 @@ impl HttpState {
         Arc::new(HttpSession { driver, streams })
     }
 
-    /// Forwards commands of the test to this session for as long as it exists.
+    /// Forwards the test's commands to this session for as long as it exists.
     pub(super) fn forward_commands(&self, driver: &Arc<Driver>) {
         let mut commands = self.scripted.commands();
         let driver = Arc::downgrade(driver);

@@ -1,4 +1,4 @@
-//! Streamable HTTP: POST, GET and DELETE of `/mcp`.
+//! Streamable HTTP: POST, GET and DELETE on `/mcp`.
 
 use std::io;
 use std::sync::Arc;

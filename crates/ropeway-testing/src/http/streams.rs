@@ -1,4 +1,4 @@
-//! The streams of an HTTP session.
+//! An HTTP session's streams.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,11 +15,11 @@ pub(super) struct HttpSession {
     pub(super) streams: Arc<Mutex<SessionStreams>>,
 }
 
-/// Routes the messages of a session to its streams.
+/// Routes a session's messages to its streams.
 #[derive(Default)]
 pub(super) struct SessionStreams {
     requests: HashMap<String, mpsc::UnboundedSender<Action>>,
-    /// The GET stream, or the only stream of legacy HTTP+SSE.
+    /// The GET stream, or legacy HTTP+SSE's only stream.
     general: Option<mpsc::UnboundedSender<Action>>,
     /// Actions for `general` while it is not open.
     backlog: Vec<Action>,

@@ -1,4 +1,4 @@
-//! Scripted replies in the format of Anthropic Messages.
+//! Scripted replies in Anthropic Messages format.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Scripted replies in the format of Chat Completions.
+//! Scripted replies in Chat Completions format.
 
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A reply in the format of a dialect: its content, and its end.
+/// A reply in a dialect's format: its content, and its end.
 pub(super) struct EncodedReply {
     pub(super) content: String,
     pub(super) end: String,
@@ -18,7 +18,7 @@ pub(super) fn data(json: &Value) -> String {
     format!("data: {json}\n\n")
 }
 
-/// Formats an event that is named after the type of its data.
+/// Formats an event that is named after its data's type.
 pub(super) fn named(json: &Value) -> String {
     let name = json["type"].as_str().unwrap_or_default();
     format!("event: {name}\ndata: {json}\n\n")

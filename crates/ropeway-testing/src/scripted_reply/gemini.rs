@@ -1,4 +1,4 @@
-//! Scripted replies in the format of Gemini.
+//! Scripted replies in Gemini format.
 
 use serde_json::{Value, json};
 

@@ -32,7 +32,7 @@ pub fn replaying(dialect: Dialect, exchanges: impl IntoIterator<Item = Exchange>
 }
 
 impl ScriptedReply {
-    /// Returns the stream of events in a dialect.
+    /// Returns the event stream in a dialect.
     pub fn events(&self, dialect: Dialect) -> String {
         let EncodedReply { content, end } = self.write(dialect);
         content + &end
@@ -51,7 +51,7 @@ impl ScriptedReply {
         Exchange::events(self.write(dialect).content).with_ending(ending)
     }
 
-    /// Returns the reply as a response of a [`ModelServer`](super::ModelServer).
+    /// Returns the reply as a [`ModelServer`](super::ModelServer) response.
     pub fn answer(&self, dialect: Dialect) -> ModelAnswer {
         ModelAnswer::events(self.events(dialect))
     }

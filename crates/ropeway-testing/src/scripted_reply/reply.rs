@@ -1,4 +1,4 @@
-//! The content of a scripted reply.
+//! A scripted reply's content.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Scripted replies in the format of OpenAI Responses.
+//! Scripted replies in OpenAI Responses format.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ impl Writer<'_> {
         self.output.push(item);
     }
 
-    /// Returns the status of an item; the last one of an incomplete reply is incomplete.
+    /// Returns an item's status; an incomplete reply's last item is incomplete.
     fn status(&self, is_last: bool) -> &'static str {
         match incomplete(&self.stop) {
             Some(_) if is_last => "incomplete",

@@ -30,7 +30,7 @@ pub(super) fn run(case: &AgentCase) -> Result<Report> {
 struct Baseline {
     stream: TcpStream,
     path: String,
-    /// The parts of a request before and after its messages.
+    /// A request's parts before and after its messages.
     around: [String; 2],
     received: Vec<u8>,
 }
@@ -140,7 +140,7 @@ impl Baseline {
         }
     }
 
-    /// Sends one request and returns the text and the calls of the reply.
+    /// Sends one request and returns the reply's text and calls.
     fn ask(&mut self, messages: &str) -> Result<(String, Vec<Call>)> {
         let [before, after] = &self.around;
         let length = before.len() + messages.len() + after.len();

@@ -1,4 +1,4 @@
-//! The cost of the agent loop itself: turns over recorded replies, without a network, in every dialect.
+//! What the agent loop itself costs: turns over recorded replies, without a network, in every dialect.
 
 use anyhow::{Result, bail};
 use ropeway::message::Dialect;
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use super::ropeway::{Ours, settings};
 
-/// Number of turns of one step after the first one.
+/// Number of one-step turns after the first turn.
 const NEXT: usize = 21;
 
-/// Measures a step of a long turn, the first turn, and a later turn with unchanged tools.
+/// Measures a step in a long turn, the first turn, and a later turn with unchanged tools.
 pub(super) async fn run(case: &AgentCase) -> Result<Value> {
     let mut report = Map::new();
     for dialect in Dialect::ALL {

@@ -1,8 +1,8 @@
-//! The cost of a turn whose model and tools cost nothing.
+//! Measures a turn whose model and tools cost nothing.
 //!
 //! `bench-agent --contestant ropeway|baseline --url URL --model steps-N|parallel-N --tools FILE --turns N --warm-up N` runs turns
-//! over the benchmark's model, `--contestant own` over recorded replies, in every dialect. `--print-tools N` prints the tools of
-//! all contestants. Reports are one line of JSON.
+//! over the benchmark's model, `--contestant own` over recorded replies, in every dialect. `--print-tools N` prints all
+//! contestants' tools. Reports are one JSON line.
 
 mod baseline;
 mod loop_cost;

@@ -12,7 +12,7 @@ use ropeway::tool::{Arguments, LocalTool, Schema, Tool, ToolDefinition};
 use ropeway_peers::agent_case::{AgentCase, ListedTool, PROMPT, Report, SYSTEM, TurnMeter, TurnResult};
 use serde_json::Value;
 
-/// Number of built-in tools of the agent: `read_more`.
+/// Number of built-in agent tools: `read_more`.
 const OWN_TOOLS: usize = 1;
 
 /// Runs the case.
@@ -36,7 +36,7 @@ pub(super) async fn run(case: &AgentCase) -> Result<Report> {
     Ok(laps.finish())
 }
 
-/// Returns the settings of a provider that accepts all tools.
+/// Returns settings for a provider that accepts all tools.
 pub(super) fn settings(dialect: Dialect, tools: usize) -> ProviderSettings {
     let mut settings = ProviderSettings::new(dialect).with_key("none");
     settings.quirks.max_tools = Some(tools + OWN_TOOLS);

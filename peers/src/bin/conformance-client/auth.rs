@@ -1,4 +1,4 @@
-//! The scenarios of `auth/`: OAuth settings from the context of a scenario, and a person who signs in at once.
+//! The `auth/` scenarios: OAuth settings from a scenario's context, and a person who signs in at once.
 
 use std::env;
 
@@ -11,13 +11,13 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// The redirect URI. Nothing listens there: the authorization endpoint of the suite redirects at once.
+/// The redirect URI. Nothing listens there: the suite's authorization endpoint redirects at once.
 const REDIRECT: &str = "http://localhost:3000/callback";
 
-/// The metadata document of the client, which the suite does not fetch.
+/// The client's metadata document, which the suite does not fetch.
 const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
-/// Returns the OAuth settings of a scenario.
+/// Returns a scenario's OAuth settings.
 pub(crate) fn settings(scenario: &str) -> Result<OAuthSettings> {
     let context = match env::var("MCP_CONFORMANCE_CONTEXT") {
         Ok(text) => serde_json::from_str(&text).context("`MCP_CONFORMANCE_CONTEXT` is not JSON")?,
@@ -72,7 +72,7 @@ pub(crate) fn with_person(handlers: Handlers) -> Handlers {
     })
 }
 
-/// Fetches a URL of the suite and returns where it redirects to.
+/// Fetches a URL in the suite and returns where it redirects to.
 async fn redirect_of(url: &str) -> Result<String> {
     let rest = url.strip_prefix("http://").context("the suite uses plain HTTP")?;
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));

@@ -1,6 +1,6 @@
 //! The client for the official conformance suite.
 //!
-//! `conformance-client URL`, with the name, protocol version and data of the scenario in `MCP_CONFORMANCE_*`.
+//! `conformance-client URL`, with the scenario's name, protocol version and data in `MCP_CONFORMANCE_*`.
 
 mod auth;
 
@@ -54,7 +54,7 @@ fn handlers() -> Handlers {
 
 struct Client(Mcp);
 
-/// The contents of `MCP_CONFORMANCE_CONTEXT` for `http-custom-headers`.
+/// The `MCP_CONFORMANCE_CONTEXT` contents for `http-custom-headers`.
 #[derive(Deserialize)]
 struct Calls {
     #[serde(rename = "toolCalls")]
@@ -99,7 +99,7 @@ impl Client {
         Ok(self.0.request(method, params, &CallContext::default()).await?)
     }
 
-    /// Concurrently: the state of one call must not leak into another.
+    /// Concurrently: one call's state must not leak into another.
     async fn call_with_input(&self) -> Result<()> {
         tokio::try_join!(
             self.call("test_mrtr_echo_state", json!({})),
@@ -144,7 +144,7 @@ impl Client {
     }
 }
 
-/// Returns a text for each required argument, which is enough for the tools of the suite.
+/// Returns a text for each required argument, which is enough for the suite's tools.
 fn required_arguments(schema: &Value) -> Value {
     let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     Value::Object(names.map(|name| (name.to_owned(), json!("value"))).collect::<Map<_, _>>())

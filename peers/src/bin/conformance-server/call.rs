@@ -1,4 +1,4 @@
-//! One request of a client, and the means to reach that client while it runs.
+//! A client's request, and the means to reach that client while it runs.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::wire::{Era, INTERNAL, LEVELS, LOG_LEVEL, RpcError, TASKS, notificatio
 /// A message on its way to the client.
 pub enum Outgoing {
     Message(Value),
-    /// Ends the event stream of the request; the rest arrives after a reconnection.
+    /// Ends the request's event stream; the rest arrives after a reconnection.
     EndStream,
 }
 
@@ -31,21 +31,21 @@ impl From<RpcError> for Interrupt {
     }
 }
 
-/// The outcome of a request.
+/// A request's outcome.
 pub type Outcome = Result<Value, Interrupt>;
 
 /// How questions reach the client.
 #[derive(Clone)]
 pub enum Asker {
-    /// As requests of the server, in the legacy era.
+    /// As server requests, in the legacy era.
     Requests(Arc<Questions>),
-    /// As an `input_required` result, in the modern era; holds the answers of this round.
+    /// As an `input_required` result, in the modern era; holds this round's answers.
     Rounds(Arc<Mutex<Map<String, Value>>>),
-    /// As `inputRequests` of a task.
+    /// As a task's `inputRequests`.
     Task(Arc<Task>),
 }
 
-/// One request of a client.
+/// A client's request.
 #[derive(Clone)]
 pub struct Call {
     pub server: Arc<Server>,
@@ -66,7 +66,7 @@ impl Call {
         self.params.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns an argument of the tool or prompt.
+    /// Returns an argument for the tool or prompt.
     pub fn argument(&self, name: &str) -> &Value {
         self.params.get("arguments").map_or(&Value::Null, |arguments| &arguments[name])
     }

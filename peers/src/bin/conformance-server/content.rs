@@ -14,7 +14,7 @@ pub const PNG: &str =
 /// One silent sample.
 pub const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQIAAAAAAA==";
 
-/// Returns the result of `prompts/list`.
+/// Returns the `prompts/list` result.
 pub fn prompts(call: &Call) -> Value {
     let argument =
         |name: &str, description: &str| json!({ "name": name, "description": description, "required": true });
@@ -42,7 +42,7 @@ pub fn prompts(call: &Call) -> Value {
     json!({ "prompts": prompts })
 }
 
-/// Returns the result of `prompts/get`.
+/// Returns the `prompts/get` result.
 pub async fn prompt(call: &Call) -> Outcome {
     let argument = |name: &str| call.argument(name).as_str().unwrap_or_default();
     let text = |text: &str| json!({ "role": "user", "content": { "type": "text", "text": text } });
@@ -77,7 +77,7 @@ pub async fn prompt(call: &Call) -> Outcome {
     Ok(json!({ "messages": messages }))
 }
 
-/// Returns the result of `resources/list`.
+/// Returns the `resources/list` result.
 pub fn resources() -> Value {
     let resource = |uri: &str, name: &str, kind: &str| {
         let description = format!("The resource {name}");
@@ -90,7 +90,7 @@ pub fn resources() -> Value {
     ] })
 }
 
-/// Returns the result of `resources/templates/list`.
+/// Returns the `resources/templates/list` result.
 pub fn templates() -> Value {
     json!({ "resourceTemplates": [{
         "uriTemplate": "test://template/{id}/data", "name": "template",
@@ -98,7 +98,7 @@ pub fn templates() -> Value {
     }] })
 }
 
-/// Returns the result of `resources/read`.
+/// Returns the `resources/read` result.
 pub fn resource(call: &Call) -> Outcome {
     let uri = call.text("uri");
     let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
@@ -121,7 +121,7 @@ pub fn resource(call: &Call) -> Outcome {
     Ok(json!({ "contents": [contents] }))
 }
 
-/// Returns the result of `completion/complete`.
+/// Returns the `completion/complete` result.
 pub fn completion(call: &Call) -> Value {
     let start = call.params.get("argument").and_then(|argument| argument["value"].as_str()).unwrap_or_default();
     let values: Vec<_> = ["paris", "park", "party", "testValue1", "testValue2"]

@@ -64,7 +64,7 @@ fn complete(call: &Call, mut result: Value) -> Value {
     result
 }
 
-/// Returns the result of `initialize`.
+/// Returns the `initialize` result.
 pub fn initialize(version: &str) -> Value {
     json!({ "protocolVersion": version, "capabilities": capabilities(Era::Legacy), "serverInfo": server_info(),
         "instructions": INSTRUCTIONS })

@@ -24,9 +24,9 @@ use crate::wire::{
     VERSION, is_response,
 };
 
-/// Maximum bytes of a request.
+/// Maximum request size in bytes.
 const MAX_BODY: usize = 16 << 20;
-/// Number of event streams of a session that can be resumed.
+/// Maximum event streams per session that can be resumed.
 const MAX_STREAMS: usize = 64;
 
 /// Serves all clients.
@@ -47,9 +47,9 @@ struct Http {
 
 struct HttpSession {
     session: Arc<Session>,
-    /// The stream of messages that belong to no request.
+    /// The stream for messages that belong to no request.
     unrelated: Arc<EventStream>,
-    /// The streams of requests, oldest first.
+    /// The request streams, oldest first.
     streams: Mutex<Vec<(String, Arc<EventStream>)>>,
 }
 
@@ -228,7 +228,7 @@ impl HttpSession {
     /// Returns a response that is an event stream, and can be resumed.
     fn stream(&self, server: &Server, first: Outgoing, messages: mpsc::UnboundedReceiver<Outgoing>) -> Response {
         let name = server.fresh_id("stream");
-        // Clients of earlier versions parse the data of every event.
+        // Clients before this version parse every event's data.
         let priming =
             (self.session.version.as_str() >= LEGACY[0]).then(|| format!("id: {name}.0\nretry: 500\ndata: \n\n"));
         let stream = Arc::new(EventStream::new(&name, priming));
@@ -244,7 +244,12 @@ impl HttpSession {
     }
 }
 
-/// The events of one stream, kept for clients that reconnect.
+/// One stream's events, kept for clients that reconnect.
+///
+/// The creator may push a first event; then one detached `pump` task writes: it appends each message and marks the end when the
+/// senders are gone. Connections only read: each holds a `watch` receiver and its own position, so a new connection can continue
+/// where a dropped one stopped. The `watch` lock is held for one event at a time, never across `.await`. A session keeps its last
+/// `MAX_STREAMS` request streams and removes the oldest first.
 struct EventStream {
     name: String,
     state: watch::Sender<StreamState>,
@@ -254,7 +259,7 @@ struct EventStream {
 struct StreamState {
     events: Vec<String>,
     is_complete: bool,
-    /// Number of times that the server has ended the connections of the stream.
+    /// How often the server has ended the stream's connections.
     cuts: usize,
 }
 
@@ -305,7 +310,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Returns `true` unless the request comes from a page of another host (DNS rebinding).
+/// Returns `true` unless the request comes from another host's page (DNS rebinding).
 fn is_local(headers: &HeaderMap) -> bool {
     let local = |host: &str| {
         let name = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(name, _)| name);

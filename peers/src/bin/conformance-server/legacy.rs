@@ -1,4 +1,4 @@
-//! Sessions of the legacy era.
+//! Legacy sessions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -96,7 +96,7 @@ impl Session {
         Some(json!({}))
     }
 
-    /// Handles a notification of the client.
+    /// Handles a notification from the client.
     pub fn on_notification(&self, method: &str, params: &Map<String, Value>) {
         if let ("notifications/cancelled", Some(id)) = (method, params.get("requestId"))
             && let Some(running) = lock(&self.running).remove(&id.to_string())

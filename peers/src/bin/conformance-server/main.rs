@@ -1,4 +1,4 @@
-//! The reference server for the server scenarios of the official conformance suite, in both protocol eras.
+//! The reference server for the official conformance suite's server scenarios, in both protocol eras.
 //!
 //! `conformance-server [--era legacy|modern|both] [--listen ADDRESS | --stdio]`. Over HTTP it prints its URL as the first
 //! line; port 0 selects a free one.

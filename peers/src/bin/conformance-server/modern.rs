@@ -1,4 +1,4 @@
-//! Modern requests: checks of `_meta` and headers, and subscriptions.
+//! Modern requests: `_meta` and header checks, and subscriptions.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,9 +17,9 @@ use crate::{dispatch, tools};
 /// Returns the header with a lower-case name.
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Creates a call if the members of `_meta` are complete.
+/// Creates a call if the `_meta` members are complete.
 ///
-/// `header` returns the headers of an HTTP request, which must match the body; a pipe has none.
+/// `header` returns an HTTP request's headers, which must match the body; a pipe has none.
 pub fn accept(
     server: &Arc<Server>,
     (id, method, params): (Value, String, Map<String, Value>),
@@ -100,7 +100,7 @@ pub async fn run(call: Call) {
 async fn listen(call: &Call) {
     let mut changes = call.server.changes.subscribe();
     let mut wanted = call.params.get("notifications").cloned().unwrap_or_else(|| json!({}));
-    // The list of resources never changes.
+    // The resource list never changes.
     if let Some(members) = wanted.as_object_mut() {
         members.shift_remove("resourcesListChanged");
     }

@@ -1,4 +1,4 @@
-//! Requests of the server to a legacy client.
+//! Server requests to a legacy client.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::server::lock;
 
-/// The requests of one session that are not answered yet.
+/// One session's server requests that are not answered yet.
 #[derive(Default)]
 pub struct Questions {
     next: AtomicU64,
@@ -17,7 +17,7 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Creates a request and the receiver of its response.
+    /// Creates a request and the receiver for its response.
     pub fn register(&self, method: &str, params: &Value) -> (Value, oneshot::Receiver<Value>) {
         let id = format!("question-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! Input rounds of the modern era: questions as a result, answers with the repeated request.
+//! Input rounds in the modern era: input requests in a result, responses in the repeated request.
 
 use serde_json::{Map, Value, json};
 

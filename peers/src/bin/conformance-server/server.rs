@@ -18,7 +18,7 @@ pub enum Eras {
     Both,
 }
 
-/// A change that subscribed clients are notified of.
+/// A change that is announced to subscribed clients.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     Tools,
@@ -69,12 +69,12 @@ impl Server {
     }
 }
 
-/// Returns the name and version of the server.
+/// Returns the server's name and version.
 pub fn server_info() -> Value {
     json!({ "name": "conformance-server", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Locks a mutex, also after a panic of another thread.
+/// Locks a mutex, also after another thread's panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The server over a pipe, one message per line; each message may be of either era.
+//! The server over a pipe, one message per line; each message may belong to either era.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::modern;
 use crate::server::{Eras, Server, lock};
 use crate::wire::{INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, RpcError, VERSION};
 
-/// Serves one client until the end of the input.
+/// Serves one client until the input ends.
 pub async fn serve(server: Arc<Server>) -> Result<()> {
     let (outlet, messages) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(messages));

@@ -9,7 +9,7 @@ use crate::server::lock;
 use crate::tasks::Task;
 use crate::wire::{INTERNAL, INVALID_PARAMS, RpcError, TASKS};
 
-/// Returns the result of a `tasks/` method.
+/// Returns a `tasks/` method's result.
 pub fn handle(call: &Call) -> Outcome {
     if !call.has_tasks() {
         return Err(missing_extension().into());

@@ -1,4 +1,4 @@
-//! Tasks of the extension `io.modelcontextprotocol/tasks`.
+//! Tasks, from the extension `io.modelcontextprotocol/tasks`.
 
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use crate::rounds::Question;
 use crate::server::{Server, lock};
 use crate::wire::{INTERNAL, RpcError};
 
-/// How long the result of a task is kept.
+/// How long a task's result is kept.
 const TTL_MS: u64 = 300_000;
 
 /// A call that goes on after its response.
@@ -121,7 +121,7 @@ impl Task {
         })
     }
 
-    /// Returns the result of `tasks/get`.
+    /// Returns the `tasks/get` result.
     pub fn details(&self) -> Value {
         let mut details = self.summary();
         let state = self.state.borrow();

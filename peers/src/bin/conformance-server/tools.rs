@@ -14,7 +14,7 @@ use crate::server::Change;
 use crate::task_methods;
 use crate::wire::{Era, INTERNAL, INVALID_PARAMS, RpcError};
 
-/// The name, description and arguments of each tool with a plain schema. Arguments are written as `name:type`.
+/// Each plain-schema tool's name, description and arguments. Arguments are written as `name:type`.
 const TOOLS: &[(&str, &str, &[&str])] = &[
     ("test_simple_text", "Returns text", &[]),
     ("test_image_content", "Returns an image", &[]),
@@ -52,7 +52,7 @@ const TOOLS: &[(&str, &str, &[&str])] = &[
     ("test_tool_with_task", "Asks for a name and goes on as a task", &[]),
 ];
 
-/// Returns the result of `tools/list`.
+/// Returns the `tools/list` result.
 pub fn list(call: &Call) -> Value {
     let plain = TOOLS.iter().map(|(name, description, arguments)| {
         let properties: serde_json::Map<String, Value> = arguments
@@ -80,7 +80,7 @@ pub fn header_tool() -> Value {
             "properties": { "region": { "type": "string", "x-mcp-header": "Region" } } } })
 }
 
-/// Returns the tool with keywords of JSON Schema 2020-12.
+/// Returns the tool with JSON Schema 2020-12 keywords.
 fn schema_tool() -> Value {
     json!({ "name": "json_schema_2020_12_tool", "description": "Tool with JSON Schema 2020-12 features",
         "inputSchema": {
@@ -100,7 +100,7 @@ fn schema_tool() -> Value {
         } })
 }
 
-/// Returns the result of `tools/call`.
+/// Returns the `tools/call` result.
 pub async fn run(call: &Call) -> Outcome {
     let done = match call.text("name") {
         "slow_compute"
@@ -114,7 +114,7 @@ pub async fn run(call: &Call) -> Outcome {
         name => plain(call, name).await,
     };
     match (call.era, done) {
-        // Tools report their own failures as results in the legacy era, like those of the SDKs.
+        // Tools report their own failures as results in the legacy era, as the SDKs' tools do.
         (Era::Legacy, Err(Interrupt::Error(error))) if error.code != INVALID_PARAMS => {
             Ok(failure(&error.to_value()["message"].to_string()))
         }
@@ -262,7 +262,7 @@ async fn rounds(call: &Call, name: &str) -> Outcome {
     })
 }
 
-/// Runs a tool of the tasks extension: as a task if the client can, otherwise to its end.
+/// Runs a tool from the tasks extension: as a task if the client can, otherwise to its end.
 async fn job(call: &Call) -> Outcome {
     let name = call.text("name").to_owned();
     let is_required = matches!(name.as_str(), "failing_job" | "protocol_error_job" | "test_tool_with_task");
@@ -301,7 +301,7 @@ async fn work(call: Call) -> Outcome {
             let confirm = Question::form("confirm", "Go on?", "confirm", "boolean");
             text(&Value::Object(call.ask_all(vec![name, confirm]).await?).to_string())
         }
-        // In a task, the answer of the rounds before it is in the request.
+        // In a task, the answer from the rounds before it is in the request.
         _ => {
             let question = Question::form("user_name", "What is your name?", "name", "string");
             let asker = if call.era == Era::Modern { Asker::Rounds(Arc::default()) } else { call.asker.clone() };

@@ -1,12 +1,12 @@
-//! Messages and errors of JSON-RPC, and the names of the protocol.
+//! JSON-RPC messages and errors, and the protocol's names.
 
 use serde_json::{Map, Value, json};
 
-/// The protocol version of the modern era.
+/// The modern era's protocol version.
 pub const MODERN: &str = "2026-07-28";
-/// The protocol versions of the legacy era, newest first.
+/// The legacy era's protocol versions, newest first.
 pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/// The identifier of the tasks extension.
+/// The tasks extension's identifier.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -26,7 +26,7 @@ pub const HEADER_MISMATCH: i64 = -32020;
 pub const MISSING_CAPABILITY: i64 = -32021;
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// The era of one request.
+/// One request's era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     Legacy,
@@ -63,7 +63,7 @@ impl RpcError {
             .with_data(json!({ "supported": [MODERN], "requested": requested }))
     }
 
-    /// Returns the `error` member of a response.
+    /// Returns a response's `error` member.
     pub fn to_value(&self) -> Value {
         let mut error = json!({ "code": self.code, "message": self.message });
         if let Some(data) = &self.data {
@@ -88,7 +88,7 @@ pub fn notification(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// One message of a client.
+/// A message from a client.
 pub enum Incoming {
     Request { id: Value, method: String, params: Map<String, Value> },
     Notification { method: String, params: Map<String, Value> },

@@ -14,7 +14,7 @@ use ropeway::provider::{Provider, StopReason};
 use ropeway::tool::{LocalTool, ToolDefinition};
 use serde_json::{Value, json};
 
-/// The contents of the file, which only the file server knows.
+/// The file's contents, which only the file server knows.
 const SECRET: &str = "The meeting is in the Lighthouse room at noon.";
 
 /// A number that only the local tool knows.

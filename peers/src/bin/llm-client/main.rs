@@ -1,8 +1,8 @@
-//! Tests a real model over every dialect of its server: text, a tool call, the reply after its result, JSON of a schema, and one
+//! Tests a real model over every dialect that its server has: text, a tool call, the reply after its result, schema JSON, and one
 //! conversation over all dialects. Prints the conversation and fails at the first unexpected reply.
 //!
-//! `llm-client ADDRESS [--record FILE] [--corpus FOLDER] [--servers FILE]`: `--record` records the exchanges, `--corpus` checks that
-//! the server accepts each tool of recorded lists, and `--servers` runs an agent with two installed servers.
+//! `llm-client ADDRESS [--record FILE] [--corpus FOLDER] [--servers FILE]`: `--record` records the exchanges, `--corpus` checks
+//! that the server accepts each tool in recorded lists, and `--servers` runs an agent with two installed servers.
 
 mod agent;
 
@@ -54,7 +54,7 @@ async fn main() -> Result<()> {
     println!("\n== one conversation over all of them");
     relay(&clients).await?;
     if let Some(servers) = servers {
-        // Not recorded: the requests of the agent contain the folder and the time of this run.
+        // Not recorded: the agent's requests contain this run's folder and time.
         let agent = agent::ToolAgent::open(&servers).await?;
         for dialect in DIALECTS {
             println!("\n== agent over {dialect}");
@@ -70,7 +70,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// A client of one dialect.
+/// A client for one dialect.
 struct DialectClient {
     provider: Provider,
 }
@@ -140,7 +140,7 @@ impl DialectClient {
         Ok(conversation)
     }
 
-    /// Sends a request, expects exactly one call of the tool, and appends the reply to the conversation.
+    /// Sends a request, expects exactly one call to the tool, and appends the reply to the conversation.
     async fn expect_call(&self, conversation: &mut Conversation) -> Result<ToolCall> {
         let tools = tools();
         let reply = self.ask(ChatRequest::new("local", conversation).with_tools(&tools)).await?;
@@ -185,7 +185,7 @@ impl DialectClient {
     }
 }
 
-/// Continues one conversation from dialect to dialect, also in the middle of a turn.
+/// Continues one conversation from dialect to dialect, also within a turn.
 async fn relay(clients: &[DialectClient]) -> Result<()> {
     let mut conversation = Conversation::new();
     for (at, client) in clients.iter().enumerate() {
@@ -228,7 +228,7 @@ fn check_tools(address: &str, tools: &[RecordedTool]) -> Result<()> {
     Ok(())
 }
 
-/// Returns status and body of a plain POST request.
+/// Returns a plain POST request's status and body.
 fn post(address: &str, path: &str, body: &[u8]) -> Result<(u16, String)> {
     let host = address.trim_start_matches("http://");
     let mut stream = TcpStream::connect(host)?;

@@ -10,9 +10,9 @@ use tokio::time::timeout;
 
 use super::{Counts, Planned, TIMEOUT, now, open, print_failure};
 
-/// Calls of a session before it ends.
+/// Calls in a session before it ends.
 const CALLS: u32 = 50;
-/// Maximum rounds of one call.
+/// Maximum rounds per call.
 const ROUNDS: u32 = 5;
 
 /// Calls a tool that asks, until the end.
@@ -71,7 +71,7 @@ async fn rounds(client: &mut LoadClient, planned: &Planned, counts: &mut Counts)
     Err(format!("asked in {ROUNDS} rounds"))
 }
 
-/// Makes a legacy call: requests of the server arrive on its stream and are answered with messages of their own.
+/// Makes a legacy call: server requests arrive on its stream and are answered with separate messages.
 async fn stream(client: &mut LoadClient, planned: &Planned, counts: &mut Counts) -> Result<(), String> {
     let params = json!({ "name": planned.tool, "arguments": planned.arguments });
     let request = client.request_bytes("tools/call", &planned.tool, &params);
@@ -95,7 +95,7 @@ async fn send(client: &LoadClient, request: &[u8]) -> Result<MessageStream, Stri
     MessageStream::open(client.authority(), request).await.map_err(|error| error.to_string())
 }
 
-/// Returns the response message of a response, after its notifications.
+/// Returns the response message from a stream, after its notifications.
 async fn response_of(response: &mut MessageStream) -> Result<Value, String> {
     while let Some(message) = response.next().await.map_err(|error| error.to_string())? {
         if message.get("method").is_none() {

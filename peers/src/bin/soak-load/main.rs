@@ -1,10 +1,9 @@
-//! Mixed load of the soak test: many sessions of both eras call tools of several servers for a while. Others watch a resource
-//! over streams, and answer the requests of servers.
+//! Mixed load for the soak test: many sessions in both eras call several servers' tools for a while. Others watch a resource
+//! over streams, and answer server requests.
 //!
 //! `soak-load --url URL --seconds N --sessions N --calls JSON [--watch JSON] [--ask JSON] [--pause MILLISECONDS]`, where
 //! `--calls` and `--ask` are lists of `{"server", "tool", "arguments", "expect"}`, and `--watch` is a list of
-//! `{"server", "tool", "uri"}`, whose tool changes the resource. Prints one line of JSON per failure, and a summary as the last
-//! line.
+//! `{"server", "tool", "uri"}`, whose tool changes the resource. Prints one JSON line per failure, and a summary as the last line.
 
 #![allow(unreachable_pub, reason = "in a program, `pub` means visible outside of the file")]
 
@@ -21,14 +20,14 @@ use serde_json::{Value, json};
 
 use self::watching::Watch;
 
-/// Calls of a session before it ends and the next one begins.
+/// Calls in a session before it ends and the next one begins.
 const CALLS_PER_SESSION: u64 = 200;
 /// Time that a client tries to reach a gateway that restarts.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Maximum duration of a call. A longer one is a failure, whatever happens to its server.
+/// Maximum call duration. A longer one is a failure, whatever happens to its server.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How the reason of a call without an answer begins.
+/// How the reason begins for a call without an answer.
 const UNANSWERED: &str = "ended without an answer";
 
 #[derive(Clone, Debug, Deserialize)]
@@ -50,11 +49,11 @@ struct Counts {
     refused: u64,
     /// Calls whose response ended without an answer.
     unanswered: u64,
-    /// Changes of a watched resource that arrived.
+    /// Resource updates that arrived.
     updates: u64,
     /// Streams that were opened.
     streams: u64,
-    /// Requests of servers that were answered.
+    /// Server requests that were answered.
     answers: u64,
 }
 

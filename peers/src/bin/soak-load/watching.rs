@@ -1,4 +1,4 @@
-//! Clients that watch a resource: over the stream of a legacy session, and with `subscriptions/listen`.
+//! Clients that watch a resource: over a legacy session's stream, and with `subscriptions/listen`.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub async fn run(url: String, era: LoadEra, watch: Watch, end: Instant) -> Resul
         open(&mut client, &mut counts).await?;
         counts.sessions += 1;
         let started = now();
-        // Dropping the set ends the reader of the stream.
+        // Dropping the set ends the stream's reader.
         let mut reading = JoinSet::new();
         let subscribed = timeout(super::TIMEOUT, subscribe(&mut client, era, &watch, &mut reading)).await;
         let mut messages = match subscribed {
@@ -82,7 +82,7 @@ async fn watch_stream(
         tokio::time::sleep(PAUSE).await;
         while messages.try_recv().is_ok() {}
         if messages.is_closed() {
-            // Noticed before the next change, which can take long while the servers of a new gateway start.
+            // Noticed before the next change, which can take long while a new gateway's servers start.
             counts.failed += 1;
             print_failure(&watch.server, era, paused, "the stream ended");
             return;
@@ -125,7 +125,7 @@ async fn watch_stream(
     }
 }
 
-/// Opens the stream and subscribes; messages of the stream arrive at the receiver.
+/// Opens the stream and subscribes; the stream's messages arrive at the receiver.
 async fn subscribe(
     client: &mut LoadClient,
     era: LoadEra,

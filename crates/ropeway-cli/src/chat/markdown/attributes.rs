@@ -4,7 +4,7 @@ use std::ops::BitOr;
 
 use anstyle::{AnsiColor, Effects, Style};
 
-/// A set of text attributes.
+/// Text attributes, as a bit set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attributes(u8);
 

@@ -11,14 +11,14 @@ use super::wrap::{Prefix, WordWrapper};
 pub(in crate::chat) struct Markdown {
     /// Shows markers as written, for a terminal without attributes.
     pub(super) keeps_markers: bool,
-    /// The attributes of all text.
+    /// The base attributes for all text.
     pub(super) base: Attributes,
     pub(super) wrapper: WordWrapper,
     pub(super) inline: InlineParser,
     pub(super) state: State,
     /// Characters to parse again, the next one last.
     pub(super) pending: Vec<char>,
-    /// Number of quotes around the current line.
+    /// Quotes around the current line.
     pub(super) quotes: usize,
     /// The source column after the quote markers.
     pub(super) column: usize,
@@ -69,12 +69,12 @@ impl Markdown {
         self.state = State::Start(Start::Blank);
     }
 
-    /// Returns `true` if the line is indented to the text of a list item.
+    /// Returns `true` if the line is indented to a list item's text.
     pub(super) fn is_in_item(&self) -> bool {
         self.place.lists.first().is_some_and(|level| self.column > level.marker + 1)
     }
 
-    /// Ends the previous block and determines the containers of the new one. Returns `false` if a paragraph continues.
+    /// Ends the previous block and determines the new block's containers. Returns `false` if a paragraph continues.
     pub(super) fn begin_block(&mut self, is_text: bool) -> bool {
         self.end_table();
         self.is_plain_table = false;
@@ -97,7 +97,7 @@ impl Markdown {
         true
     }
 
-    /// Returns the number of list items that contain the line, by its indentation.
+    /// Returns how many list items contain the line, by its indentation.
     pub(super) fn depth(&self) -> usize {
         let is_inside = |level: &&Level| self.column >= level.text || self.column > level.marker + 1;
         self.place.lists.iter().take_while(is_inside).count()
@@ -115,7 +115,7 @@ impl Markdown {
         self.has_begun = true;
     }
 
-    /// Returns the text before each line of the current block.
+    /// Returns the text before each line in the current block.
     pub(super) fn prefix(&self) -> Prefix {
         let mut prefix = Prefix::default();
         let Place { quotes, lists, inner_quotes } = &self.place;
@@ -132,14 +132,14 @@ impl Markdown {
         self.wrapper.begin(prefix.clone(), prefix);
     }
 
-    /// Starts code, which keeps its indentation after the bars of quotes.
+    /// Starts code, which keeps its indentation after quote bars.
     pub(super) fn begin_code(&mut self) {
         let mut bars = Prefix::default();
         (0..self.quotes).for_each(|_| bars.push(Attributes::FAINT, "│ "));
         self.wrapper.begin(bars.clone(), bars);
     }
 
-    /// Returns `true` directly after the marker of a list item.
+    /// Returns `true` directly after a list item's marker.
     pub(super) fn is_item_start(&self) -> bool {
         !self.wrapper.is_at_start() && !self.is_paragraph && self.table.is_none()
     }
@@ -171,7 +171,7 @@ impl Markdown {
         }
     }
 
-    /// Shows the lines of a table as a paragraph.
+    /// Shows a table's lines as a paragraph.
     pub(super) fn end_table_as_written(&mut self) {
         let Some(table) = self.table.take() else { return };
         self.inline.begin(Attributes::PLAIN);

@@ -25,7 +25,7 @@ impl Markdown {
         };
     }
 
-    /// Parses the start of a line of code: quote markers, and possibly the closing fence.
+    /// Parses the start of a code line: quote markers, and possibly the closing fence.
     pub(super) fn code_start(&mut self, mut start: CodeStart, c: char) {
         let fence = start.fence;
         let is_short = start.held.len() < MAX_START;

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use super::attributes::Attributes;
 use super::span::{Active, Kind, Node, Opener, State, unpadded, url};
 
-/// Maximum characters of emphasis, a code span or a link text. An unmatched marker delays at most this much text and then
-/// becomes text itself.
+/// Maximum length of emphasis, a code span or a link text, in characters. An unmatched marker delays at most this much text and
+/// then becomes text itself.
 const MAX_SPAN: usize = 400;
 
-/// Maximum characters of a link destination.
+/// Maximum link destination length in characters.
 const MAX_DESTINATION: usize = 2000;
 
 /// Maximum open markers; beyond it, the oldest becomes text.
@@ -21,12 +21,12 @@ const MAX_OPEN: usize = 32;
 pub(super) struct InlineParser {
     /// Shows markers as written, for a terminal without attributes.
     keeps_markers: bool,
-    /// The attributes of the whole block.
+    /// The whole block's attributes.
     base: Attributes,
     ready: Vec<(char, Attributes)>,
     /// The nodes from the first open marker on.
     held: VecDeque<Node>,
-    /// The index of the first held node.
+    /// The first held node's index.
     first: usize,
     openers: VecDeque<Opener>,
     state: State,
@@ -34,7 +34,7 @@ pub(super) struct InlineParser {
     pending: Vec<char>,
     previous: char,
     active: Active,
-    /// The text of the current link.
+    /// The current link's text.
     link: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl InlineParser {
         }
     }
 
-    /// Starts a block of text with these base attributes.
+    /// Starts a text block with these base attributes.
     pub(super) fn begin(&mut self, base: Attributes) {
         self.base = base;
         self.previous = '\n';
@@ -66,7 +66,7 @@ impl InlineParser {
         self.ready.drain(..)
     }
 
-    /// Parses the next character of the block.
+    /// Parses the block's next character.
     pub(super) fn push(&mut self, c: char) {
         self.pending.push(c);
         while let Some(c) = self.pending.pop() {
@@ -359,7 +359,7 @@ impl InlineParser {
         (0..count).for_each(|_| self.text('`'));
     }
 
-    /// Ends a closed code span, or parses the text of an unclosed one again.
+    /// Ends a closed code span, or parses an unclosed one's text again.
     fn end_code(&mut self, ticks: usize, mut text: String, length: usize, closing: usize, next: Option<char>) {
         self.pending.extend(next);
         if closing == ticks && length > closing {

@@ -3,7 +3,7 @@
 //! Text is written once its rendering is final and never rewritten, so the cursor never moves back. The parser works by
 //! character: the output does not depend on how the text was split. Time is linear in the text, and all buffers are bounded.
 //!
-//! Blocks follow CommonMark (<https://spec.commonmark.org/0.31.2/>) and the tables of GitHub
+//! Blocks follow CommonMark (<https://spec.commonmark.org/0.31.2/>) and GitHub's tables
 //! (<https://github.github.com/gfm/#tables-extension->), except that line breaks are kept.
 
 mod attributes;
@@ -21,10 +21,10 @@ use self::attributes::Attributes;
 pub(super) use self::block::Markdown;
 use self::state::{Fence, Level, MAX_START, Start, State};
 
-/// Maximum columns of prose; longer lines are hard to read.
+/// Maximum prose width in columns; longer lines are hard to read.
 const MAX_WIDTH: usize = 110;
 
-/// Maximum nesting of quotes and lists; deeper markers are text.
+/// Maximum quote and list nesting; deeper markers are text.
 const MAX_QUOTES: usize = 8;
 const MAX_LISTS: usize = 12;
 
@@ -37,12 +37,12 @@ impl Markdown {
         Self::with_base(keeps_markers, Attributes::PLAIN)
     }
 
-    /// Creates a renderer of faint text.
+    /// Creates a renderer for faint text.
     pub(super) fn faint(keeps_markers: bool) -> Self {
         Self::with_base(keeps_markers, Attributes::FAINT)
     }
 
-    /// Parses more text and returns the output that is final, for a terminal of `columns` columns.
+    /// Parses more text and returns the output that is final, for a terminal `columns` wide.
     pub(super) fn push(&mut self, text: &str, columns: usize) -> String {
         self.wrapper.resize(columns.min(MAX_WIDTH), columns);
         for c in text.chars() {
@@ -51,7 +51,7 @@ impl Markdown {
         self.wrapper.take()
     }
 
-    /// Ends the text and returns the rest of the output, with a line break. The renderer can be used again.
+    /// Ends the text and returns the remaining output, with a line break. The renderer can be used again.
     pub(super) fn end(&mut self) -> String {
         if !self.is_at_line_start() {
             self.feed('\n');
@@ -275,7 +275,7 @@ impl Markdown {
         if is_new || !self.is_paragraph {
             self.inline.begin(Attributes::PLAIN);
         }
-        // Outside of lists, indentation is kept.
+        // Outside lists, indentation is kept.
         if self.place.lists.is_empty() && self.place.quotes == 0 {
             (0..self.column).for_each(|_| self.inline.push(' '));
         }

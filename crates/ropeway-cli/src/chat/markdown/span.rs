@@ -1,4 +1,4 @@
-//! The pieces of inline Markdown: markers, code spans and links.
+//! Inline Markdown pieces: markers, code spans and links.
 
 #[derive(Debug)]
 pub(super) enum Node {
@@ -7,7 +7,7 @@ pub(super) enum Node {
         ticks: usize,
         text: String,
     },
-    /// A run of `*`, `_` or `~`.
+    /// Repeated `*`, `_` or `~`.
     Run {
         marker: char,
         length: usize,
@@ -24,7 +24,7 @@ pub(super) enum Node {
     },
 }
 
-/// Changes of the nesting depth of each kind of emphasis.
+/// Nesting depth changes for each kind of emphasis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Active {
     pub(super) bold: i32,
@@ -99,7 +99,7 @@ pub(super) fn unpadded(text: &str) -> &str {
     }
 }
 
-/// Returns the URL of a link destination, which may have a title.
+/// Returns a link destination's URL; the destination may have a title.
 pub(super) fn url(destination: &str) -> Option<String> {
     let destination = destination.trim();
     let (url, title) = match destination.strip_prefix('<') {

@@ -1,28 +1,28 @@
-//! The parser state of Markdown blocks.
+//! Parser state for Markdown blocks.
 
-/// Maximum characters of a line that are buffered until its block is known.
+/// Maximum characters that are buffered before a line's block is known.
 pub(super) const MAX_START: usize = 200;
 
-/// The containers of a block.
+/// A block's containers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     pub(super) quotes: usize,
     pub(super) lists: Vec<Level>,
-    /// Number of quotes inside the innermost list item.
+    /// Quotes inside the innermost list item.
     pub(super) inner_quotes: usize,
 }
 
 /// A list item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
-    /// The source columns of the marker and of the text.
+    /// The marker's and the text's source columns.
     pub(super) marker: usize,
     pub(super) text: usize,
-    /// The width of the rendered marker.
+    /// The rendered marker's width.
     pub(super) width: usize,
 }
 
-/// The context of the next character.
+/// What the next character belongs to.
 #[derive(Debug)]
 pub(super) enum State {
     /// The start of a line, where a block may start.
@@ -31,11 +31,11 @@ pub(super) enum State {
     Text {
         is_heading: bool,
     },
-    /// A line of code within a fence.
+    /// A code line within a fence.
     Code(Fence),
-    /// The start of such a line, which may be the closing fence.
+    /// The start of a code line, which may be the closing fence.
     CodeStart(CodeStart),
-    /// A line of code without a fence.
+    /// A code line without a fence.
     Indented,
     TableRow,
 }
@@ -68,7 +68,7 @@ pub(super) enum Start {
     },
 }
 
-/// The parsed start of a line of code.
+/// The parsed start of a code line.
 #[derive(Debug)]
 pub(super) struct CodeStart {
     pub(super) fence: Fence,

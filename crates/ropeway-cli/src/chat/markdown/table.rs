@@ -16,7 +16,7 @@ const MAX_COLUMNS: usize = 40;
 /// Minimum width that a column keeps for its longest word.
 const MAX_WORD: usize = 12;
 
-/// The lines of a possible table.
+/// The lines in a possible table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     lines: Vec<String>,
@@ -103,7 +103,7 @@ impl Table {
     }
 }
 
-/// Lays out a row with the height of its tallest cell.
+/// Lays out a row, as high as its tallest cell.
 fn lay_out(row: &[Cell], widths: &[usize], alignments: &[Alignment], lines: &mut Vec<String>) {
     let cells: Vec<Vec<(String, usize)>> =
         row.iter().zip(widths).map(|(cell, width)| wrap_text(cell, *width)).collect();
@@ -132,7 +132,7 @@ fn lay_out(row: &[Cell], widths: &[usize], alignments: &[Alignment], lines: &mut
     }
 }
 
-/// Returns the width of each column, or `None` if they do not fit.
+/// Returns the column widths, or `None` if they do not fit.
 fn widths(rows: &[Vec<Cell>], count: usize, width: usize) -> Option<Vec<usize>> {
     let room = width.checked_sub(columns(SEPARATOR) * count.saturating_sub(1))?;
     let text = |cell: &Cell| cell.iter().map(|(c, _)| *c).collect::<String>();

@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthChar as _;
 use super::attributes::Attributes;
 use crate::terminal::text::{clusters, columns};
 
-/// Maximum bytes of unbroken text that are buffered.
+/// Maximum unbroken text that is buffered, in bytes.
 const MAX_PIECE: usize = 64;
 
 /// Wraps styled text that arrives by character. A word is written when the next character ends it. Attributes are reset after
@@ -13,20 +13,20 @@ const MAX_PIECE: usize = 64;
 #[derive(Debug)]
 pub(super) struct WordWrapper {
     out: String,
-    /// The attributes of all text.
+    /// The base attributes for all text.
     base: Attributes,
     /// The column at which lines are wrapped.
     width: usize,
-    /// The width of the terminal, which breaks longer words itself.
+    /// The terminal's width; it breaks longer words itself.
     screen: usize,
     /// Breaks long words instead of leaving that to the terminal.
     breaks_words: bool,
-    /// The prefix of a block's first line, such as a bullet, until it is written.
+    /// The prefix for a block's first line, such as a bullet, until it is written.
     first: Option<Prefix>,
-    /// The prefix of the other lines.
+    /// The prefix for the other lines.
     rest: Prefix,
     column: usize,
-    /// The prefix of the line is written.
+    /// The line's prefix is written.
     has_prefix: bool,
     /// The line has no words.
     is_fresh: bool,
@@ -35,7 +35,7 @@ pub(super) struct WordWrapper {
     /// A space at the end of the line was dropped.
     is_full: bool,
     word: Vec<(Attributes, String)>,
-    /// An upper bound of the word's columns.
+    /// An upper bound for the word's width in columns.
     word_columns: usize,
     last: Option<char>,
     /// The word is longer than a line, and its start is written.
@@ -83,7 +83,7 @@ impl WordWrapper {
         }
     }
 
-    /// Wraps further text at this width, on a terminal of `screen` columns.
+    /// Wraps further text at this width, on a terminal `screen` columns wide.
     pub(super) fn resize(&mut self, width: usize, screen: usize) {
         self.width = width.max(1);
         self.screen = screen.max(1);
@@ -107,13 +107,13 @@ impl WordWrapper {
         self.column == 0
     }
 
-    /// Sets the prefixes of the next block's first line and other lines.
+    /// Sets the prefixes for the next block's first line and its other lines.
     pub(super) fn begin(&mut self, first: Prefix, rest: Prefix) {
         self.first = Some(first);
         self.rest = rest;
     }
 
-    /// Writes the prefix of the line once.
+    /// Writes the line's prefix once.
     pub(super) fn write_prefix(&mut self) {
         if std::mem::replace(&mut self.has_prefix, true) {
             return;
@@ -124,7 +124,7 @@ impl WordWrapper {
         prefix.pieces.iter().for_each(|(attributes, text)| (*attributes | base).write(text, &mut self.out));
     }
 
-    /// Extends the prefix of the current line.
+    /// Extends the current line's prefix.
     pub(super) fn extend_prefix(&mut self, attributes: Attributes, text: &str) {
         self.write_prefix();
         self.column += columns(text);
@@ -140,7 +140,7 @@ impl WordWrapper {
         self.is_wrapped = false;
     }
 
-    /// Adds a character of prose.
+    /// Adds a prose character.
     pub(super) fn push(&mut self, c: char, attributes: Attributes) {
         match c {
             '\n' => self.newline(),

@@ -1,4 +1,4 @@
-//! The directory of stored conversations.
+//! The directory that stores conversations.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -20,21 +20,21 @@ pub(crate) const VARIABLE: &str = "ROPEWAY_CONVERSATIONS_DIR";
 /// Maximum number of conversations; the oldest are removed.
 const MAX_CONVERSATIONS: usize = 200;
 
-/// Maximum bytes of all conversations together; the oldest are removed.
+/// Maximum total conversation size in bytes; the oldest are removed.
 const MAX_TOTAL: u64 = 1 << 30;
 
-/// Maximum files of the directory that are read.
+/// Maximum directory files that are read.
 const MAX_FILES: usize = 10_000;
 
 /// Maximum candidates in an error.
 const MAX_CANDIDATES: usize = 10;
 
-/// Number of hexadecimal digits of an id.
+/// Number of hexadecimal digits in an id.
 pub(super) const ID_LENGTH: usize = 8;
 
 const EXTENSION: &str = "jsonl";
 
-/// Age of a temporary file that a killed process left behind.
+/// Minimum age at which a temporary file counts as left behind by a killed process.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A file in the store.
@@ -48,7 +48,12 @@ pub(crate) struct ConversationEntry {
     pub(crate) header: Result<ConversationHeader, String>,
 }
 
-/// The directory of all conversations.
+/// The directory that holds all conversations.
+///
+/// All chats of this user share it. Writers take the directory's file lock ([`lock`](Self::lock))
+/// while they check for another writer, replace a file and prune old ones; it is released when the
+/// file is dropped, also if the process ends. Readers take no lock, because files are replaced as a
+/// whole.
 #[derive(Clone, Debug)]
 pub(crate) struct ConversationStore {
     pub(super) folder: PathBuf,
@@ -67,7 +72,7 @@ pub(crate) fn is_enabled() -> bool {
 }
 
 impl ConversationStore {
-    /// Returns the store of this user, or `None` if it is disabled.
+    /// Returns the user's store, or `None` if it is disabled.
     pub(crate) fn open() -> Result<Option<Self>, Failure> {
         match std::env::var_os(VARIABLE) {
             Some(folder) if folder.is_empty() => Ok(None),
@@ -82,7 +87,7 @@ impl ConversationStore {
         }
     }
 
-    /// Returns the store of this user, or an error if it is disabled.
+    /// Returns the user's store, or an error if it is disabled.
     pub(crate) fn required() -> Result<Self, Failure> {
         Self::open()?.ok_or_else(|| Failure::usage(format!("saving conversations is disabled: {VARIABLE} is empty")))
     }
@@ -91,7 +96,7 @@ impl ConversationStore {
         self.folder.join(format!("{id}.{EXTENSION}"))
     }
 
-    /// Lists the files of the store, newest first. Reads only headers.
+    /// Lists the store's files, newest first. Reads only headers.
     pub(crate) fn list(&self) -> Result<Vec<ConversationEntry>, Failure> {
         let unreadable =
             |error: &io::Error| Failure::usage(format!("could not read `{}`", self.folder.display())).caused_by(error);
@@ -135,7 +140,7 @@ impl ConversationStore {
         }
     }
 
-    /// Returns the id of the latest conversation of a directory.
+    /// Returns the id of a directory's latest conversation.
     pub(crate) fn latest(&self, folder: &str) -> Result<String, Failure> {
         let entries = self.list()?;
         let is_here = |entry: &&ConversationEntry| entry.header.as_ref().is_ok_and(|header| header.folder == folder);
@@ -218,7 +223,7 @@ fn with_candidates(failure: Failure, entries: &[&ConversationEntry]) -> Failure 
     }
 }
 
-/// Returns the id in a file name of the store.
+/// Returns the id in a store file's name.
 fn id_of(name: &str) -> Option<&str> {
     let id = name.strip_suffix(EXTENSION)?.strip_suffix('.')?;
     let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);

@@ -1,4 +1,4 @@
-//! The header of a stored conversation, and the checks of its file.
+//! A stored conversation's header, and the checks on its file.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -12,24 +12,24 @@ use crate::model::SavedModel;
 use crate::terminal::text::clean_line;
 use crate::trust::ownership_problem;
 
-/// The version of the file format.
+/// File format version.
 pub(super) const VERSION: u64 = 1;
 
-/// Maximum bytes of one conversation.
+/// Maximum conversation size in bytes.
 pub(super) const MAX_BYTES: usize = 128 << 20;
 
-/// Maximum bytes of a header.
+/// Maximum header size in bytes.
 pub(super) const MAX_HEADER: u64 = 64 << 10;
 
-/// The first line of a conversation file.
+/// A conversation file's first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ConversationHeader {
-    /// The version of the file format; the name of the key identifies the file.
+    /// The file format version; the key's name identifies the file.
     pub(super) ropeway_conversation: u64,
     pub(crate) id: String,
     /// The start of the first prompt.
     pub(crate) title: String,
-    /// The working directory of the chat.
+    /// The chat's working directory.
     pub(crate) folder: String,
     pub(crate) model: SavedModel,
     /// The servers that the user chose; empty for all.
@@ -41,7 +41,7 @@ pub(crate) struct ConversationHeader {
     pub(crate) updated: String,
     /// Number of prompts.
     pub(crate) turns: usize,
-    /// Length of the second line, which detects a truncated file.
+    /// The second line's length, which detects a truncated file.
     pub(super) bytes: u64,
     /// A random number, new at each save, which detects another writer.
     pub(super) revision: String,
@@ -53,7 +53,7 @@ struct FormatVersion {
     ropeway_conversation: u64,
 }
 
-/// Reads the header of a file. Also returns a reader of the rest.
+/// Reads a file's header. Also returns a reader for the rest.
 pub(super) fn read_header(path: &Path, id: &str) -> Result<(ConversationHeader, BufReader<File>), String> {
     let metadata = std::fs::symlink_metadata(path).map_err(|error| error.to_string())?;
     if metadata.is_symlink() {

@@ -1,7 +1,7 @@
 //! The conversation store: one file per conversation of this user.
 //!
-//! A file has two lines of JSON: the [`ConversationHeader`], which is all that a list reads, and the conversation in the
-//! format of `--save`.
+//! A file has two JSON lines: the [`ConversationHeader`], which is all that a list reads, and the conversation in the
+//! `--save` format.
 
 mod directory;
 mod header;

@@ -12,7 +12,7 @@ use crate::model::SavedModel;
 use crate::secrets::redaction;
 use crate::terminal::text::{clean_line, cut_words};
 
-/// Maximum columns of a title.
+/// Maximum title width in columns.
 pub(super) const MAX_TITLE: usize = 80;
 
 /// Saves a conversation after each turn.
@@ -25,7 +25,7 @@ pub(crate) struct ConversationSaver {
     pub(super) servers: Vec<String>,
 }
 
-/// The result of a save.
+/// What a save did.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SaveOutcome {
     /// The conversation has no messages.
@@ -47,7 +47,7 @@ impl ConversationSaver {
         Self { servers, ..self }
     }
 
-    /// Returns the id of the conversation once it was saved.
+    /// Returns the conversation's id once it was saved.
     pub(crate) fn id(&self) -> Option<&str> {
         self.saved.as_ref().map(|header| header.id.as_str())
     }

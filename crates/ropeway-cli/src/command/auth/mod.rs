@@ -10,7 +10,7 @@ use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
 use crate::sign_in::failure::store_failure;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway auth status

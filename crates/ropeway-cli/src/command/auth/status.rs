@@ -29,7 +29,7 @@ pub(super) struct Status {
     config: Option<PathBuf>,
 }
 
-/// The state of a sign-in.
+/// Whether a sign-in is still valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Validity {
     Valid,

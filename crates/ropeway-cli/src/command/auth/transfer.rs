@@ -19,10 +19,10 @@ use crate::terminal::hidden_input;
 /// The variable with the passphrase.
 const VARIABLE: &str = "ROPEWAY_PASSPHRASE";
 
-/// Maximum bytes of an exported file.
+/// Maximum export file size in bytes.
 const MAX_TEXT: usize = 64 << 20;
 
-/// Maximum bytes of a file with a passphrase.
+/// Maximum passphrase file size in bytes.
 const MAX_PASSPHRASE: usize = 64 << 10;
 
 #[derive(Debug, clap::Args)]
@@ -82,7 +82,7 @@ impl Transfer {
         self.file.as_os_str() == "-"
     }
 
-    /// Returns the passphrase of the file, the variable or the terminal.
+    /// Returns the passphrase from the file, the variable or the terminal.
     fn passphrase(&self, confirm: Confirm) -> Result<Secret, Failure> {
         let typed = match (&self.passphrase_file, std::env::var(VARIABLE)) {
             (Some(path), _) => {

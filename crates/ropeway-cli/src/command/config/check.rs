@@ -55,7 +55,7 @@ impl Check {
         if self.connect {
             found.admit(context.trust)?;
         }
-        // Of an untrusted file, only the text is checked.
+        // In an untrusted file, only the text is checked.
         let is_trusted = self.connect || found.is_trusted(context.trust);
         let json = context.json;
         let file = found.path.clone();
@@ -123,7 +123,7 @@ fn token_commands(found: &ConfigFile) -> Vec<(String, String)> {
     commands.collect()
 }
 
-/// Returns warnings about the paths of all sandboxes.
+/// Returns warnings about all sandboxes' paths.
 fn sandbox_warnings(config: &Config, file: &Path) -> Vec<String> {
     let servers = config.servers.iter().filter_map(|entry| Some((&entry.alias, entry.stdio()?)));
     let warnings = servers.flat_map(|(alias, server)| {
@@ -133,7 +133,7 @@ fn sandbox_warnings(config: &Config, file: &Path) -> Vec<String> {
     warnings.collect()
 }
 
-/// The contents of a server.
+/// A server's contents.
 struct Contents {
     tools: Vec<Arc<dyn Tool>>,
     /// `None` if not requested or not listed.
@@ -227,7 +227,7 @@ async fn names(
     .await
 }
 
-/// Returns the valid names for a server, if all of them could be listed.
+/// Returns the valid names for a server, if all could be listed.
 fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<KnownServer> {
     let mut tools: Vec<ToolDefinition> = contents.tools.iter().map(|tool| tool.definition().clone()).collect();
     let made = |name: &str, arguments: Vec<&str>| {
@@ -249,7 +249,7 @@ fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<KnownServer> 
     Some(KnownServer { alias: entry.alias.clone(), tools, resources: contents.resources.clone() })
 }
 
-/// A tool under the alias of its entry. Equal entries share a connection, which has only one alias.
+/// A tool under its entry's alias. Equal entries share a connection, which has only one alias.
 struct AliasedTool {
     definition: ToolDefinition,
     tool: Arc<dyn Tool>,

@@ -37,7 +37,7 @@ fn record(place: &ConfigPath) -> Value {
     record
 }
 
-/// Returns the trust state of a project file.
+/// Returns a project file's trust state.
 fn trust_of(place: &ConfigPath) -> Option<&'static str> {
     if !place.exists || place.origin() != Origin::Project {
         return None;

@@ -1,4 +1,4 @@
-//! The report of `ropeway config check`.
+//! The `ropeway config check` report.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const PLACE: Style = Style::new().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// The results of checking names with the servers connected.
+/// What checking names found with the servers connected.
 pub(super) struct NameReport {
     pub(super) tools: usize,
     pub(super) collisions: Vec<Collision>,
@@ -63,7 +63,7 @@ pub(super) fn unmatched_text(file: &Path, written: &str, names: &NameReport) -> 
     names.unmatched.iter().map(one).collect()
 }
 
-/// Formats all problems of a file, each with its line.
+/// Formats all problems in a file, each with its line.
 pub(in crate::command) fn problems_text(error: &ConfigError) -> String {
     let width = terminal_width(&std::io::stdout());
     let file = clean_line(&error.file.display().to_string());

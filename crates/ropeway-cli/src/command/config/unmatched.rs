@@ -22,11 +22,11 @@ pub(super) struct KnownServer {
     pub(super) alias: Alias,
     /// Its tools, including those for resources and prompts.
     pub(super) tools: Vec<ToolDefinition>,
-    /// The URIs of its resources, if requested.
+    /// Its resource URIs, if requested.
     pub(super) resources: Option<Vec<String>>,
 }
 
-/// The tools that patterns of `chat.tools` apply to.
+/// The tools that `chat.tools` patterns apply to.
 pub(super) struct ChatTools<'a> {
     pub(super) tools: Vec<&'a ToolDefinition>,
     /// Servers that are not connected, each with its prefix.
@@ -40,7 +40,7 @@ pub(super) struct Unmatched {
     pub(super) column: usize,
     pub(super) path: String,
     pub(super) name: String,
-    /// The description of the problem.
+    /// Describes the problem.
     pub(super) words: String,
     pub(super) suggestion: Option<String>,
     /// `false` for wildcards in `deny` and `ask`, which are precautions.
@@ -64,7 +64,7 @@ impl Unmatched {
         })
     }
 
-    /// Returns the name in the form of other configuration problems.
+    /// Returns the name in the same form as other configuration problems.
     pub(super) fn problem_json(&self) -> Value {
         let Self { line, column, path, name, words, suggestion, .. } = self;
         json!({
@@ -75,7 +75,7 @@ impl Unmatched {
     }
 }
 
-/// Finds names without a match. Names of servers that are not connected are skipped.
+/// Finds names without a match. Names from servers that are not connected are skipped.
 pub(super) fn unmatched(references: &[ToolReference], known: &[KnownServer], chat: &ChatTools<'_>) -> Vec<Unmatched> {
     references.iter().filter_map(|reference| judge(reference, known, chat)).take(MOST).collect()
 }
@@ -214,7 +214,7 @@ fn pattern(text: &str, key: &str, chat: &ChatTools<'_>) -> Option<(String, Optio
         _ => tool.name.clone(),
     };
     let dotted: Vec<String> = chat.tools.iter().map(dotted).collect();
-    // A plain name matches no tool of a server with a prefix.
+    // A plain name matches no tool if the server has a prefix.
     let alone = dotted.iter().find(|dotted| dotted.split_once('.').is_some_and(|(_, tool)| tool == text));
     let suggestion = alone.cloned().or_else(|| {
         let names: Vec<&str> =
@@ -232,7 +232,7 @@ fn suggestion_for(text: &str, names: &[&str], fits: impl Fn(&str) -> bool) -> Op
     let Some(wildcard) = text.find(['*', '?', '[', '{']).filter(|at| *at > 0) else {
         return suggest::closest(text, names.iter().copied()).first().map(ToString::to_string);
     };
-    // Compares the part before the wildcard with the starts of the names.
+    // Compares the part before the wildcard with how the names start.
     let (head, tail) = text.split_at(wildcard);
     let length = head.chars().count();
     let starts: Vec<String> = names.iter().map(|name| name.chars().take(length).collect()).collect();
@@ -268,7 +268,7 @@ mod tests {
         KnownServer { alias: "files".into(), tools, resources }
     }
 
-    /// Returns the findings for a file of which only the server `files` is connected.
+    /// Returns the findings for a file whose only connected server is `files`.
     fn found(text: &str) -> Vec<String> {
         let known = [files()];
         let references = tool_references(text, "ropeway.yaml".as_ref()).expect("a file");

@@ -21,10 +21,16 @@ use crate::trust::sha256;
 /// How often a gateway checks that its socket is still there.
 const SOCKET_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Device, inode and time of the last change of a file.
+/// A file's device, inode and last change time.
 type FileId = (u64, u64, i64, i64);
 
-/// The files of a gateway in the background. Dropping it removes them, unless they belong to another gateway by then.
+/// The files that belong to a gateway in the background.
+///
+/// The running `serve` command owns it and drops it before it drains. The configuration watch writes `accepted`;
+/// [`follow`] copies it into `info` and into the file after each reload. Both locks are std mutexes that are held for a
+/// few lines and never across `.await`; `accepted` is released before `info` is taken.
+///
+/// Dropping it removes the socket and the description, unless they belong to another gateway by then.
 pub(super) struct Background {
     files: GatewayFiles,
     listener: UnixListener,
@@ -42,7 +48,7 @@ impl Drop for Background {
 }
 
 impl Background {
-    /// Listens on the socket of a configuration file, and leaves the terminal.
+    /// Listens on a configuration file's socket, and leaves the terminal.
     pub(super) fn listen(socket: &Path, servers: &Servers) -> Result<Self, Failure> {
         // This fails if the process leads a group, and then it has left the terminal already.
         let _ = rustix::process::setsid();
@@ -64,12 +70,12 @@ impl Background {
         Ok(Self { files, listener, socket, info: Mutex::new(info), accepted })
     }
 
-    /// Returns a handle of the listener.
+    /// Returns another handle to the listener.
     pub(super) fn listener(&self) -> Result<UnixListener, Failure> {
         self.listener.try_clone().map_err(|error| Failure::usage("could not duplicate the socket").caused_by(&error))
     }
 
-    /// Returns the digest of the text that was accepted last.
+    /// Returns the digest for the last accepted text.
     pub(super) fn accepted(&self) -> Arc<Mutex<String>> {
         self.accepted.clone()
     }
@@ -79,12 +85,12 @@ impl Background {
         self.socket.is_some() && file_id(&self.files.socket) == self.socket
     }
 
-    /// Writes the description of this process.
+    /// Writes this process's description.
     pub(super) fn publish(&self) -> Result<(), Failure> {
         self.files.write_info(&self.info.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes the digest of the configuration that was loaded last.
+    /// Writes the digest for the last loaded configuration.
     fn update(&self) -> Result<(), Failure> {
         if !self.has_socket() {
             return Ok(());
@@ -96,7 +102,7 @@ impl Background {
     }
 }
 
-/// Updates the description after each change of the configuration.
+/// Updates the description after each configuration change.
 pub(super) async fn follow(background: Option<&Background>, mut events: EventStream) -> Infallible {
     if let Some(background) = background {
         while let Some(event) = events.next().await {

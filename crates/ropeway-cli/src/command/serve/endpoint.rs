@@ -1,4 +1,4 @@
-//! The address of a gateway for HTTP clients.
+//! A gateway's address for HTTP clients.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +19,7 @@ pub(super) struct Endpoint {
     address: String,
 }
 
-/// The listener of an address.
+/// The listener on an address.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
@@ -62,7 +62,8 @@ impl Endpoint {
         Ok(Self { listener: Listener::Tcp(listener), address: format!("{scheme}://{address}/mcp") })
     }
 
-    /// Returns the URL of a profile, or of all servers. A socket has no URL and is named by its path.
+    /// Returns the URL for a profile, or for all servers. A socket has no URL and is named by its
+    /// path.
     pub(super) fn url(&self, profile: Option<&str>) -> String {
         match (profile, &self.listener) {
             (Some(profile), Listener::Tcp(_)) => format!("{}/{profile}", self.address),
@@ -108,7 +109,7 @@ pub(super) fn bind_private(path: &Path) -> Result<UnixListener, Failure> {
             _ => return Err(failed(&ErrorKind::AddrInUse.into()).hint("another program listens on the socket")),
         }
     }
-    // The mode of a new socket depends on the umask. No other thread creates files yet.
+    // The umask determines a new socket's mode. No other thread creates files yet.
     let before = umask(Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
     umask(before);

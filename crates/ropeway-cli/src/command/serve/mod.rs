@@ -36,7 +36,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::print::print_json_line;
 use ropeway_core::suggest;
 
-/// Shown at the end of `--help`.
+/// Appended to `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway serve
@@ -147,7 +147,7 @@ impl Serve {
             signal = signals.next() => Ok(signal),
             () = gateway.stop_requested() => Ok(StopSignal::AtOnce),
             () = background::lost(background.as_ref()) => Ok(StopSignal::AtOnce),
-            // The end of `--timeout` is success.
+            // Reaching `--timeout` is success.
             () = deadline(&context) => Ok(StopSignal::AtOnce),
         };
         // Commands that start now use their own servers.

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::terminal::text::clean_line;
 
-/// The state of a listening socket in /proc/net/tcp.
+/// A listening socket's state in /proc/net/tcp.
 const LISTENING: &str = "0A";
 
 /// Returns the id and the program of the process that listens on a port, if it belongs to this user. Linux only.
@@ -21,7 +21,7 @@ pub(super) fn port_owner(port: u16) -> Option<(u32, String)> {
     Some((pid, clean_line(program.trim())))
 }
 
-/// Returns the inode of the socket that listens on a port, from a table as in proc_net(5).
+/// Returns the inode for the socket that listens on a port, from a table as in proc_net(5).
 fn listening_inode(table: &str, port: u16) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace().skip(1);

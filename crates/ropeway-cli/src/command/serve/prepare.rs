@@ -1,4 +1,4 @@
-//! The configuration of a gateway: what this command changes in it, and changes of its file.
+//! A gateway's configuration: what this command changes in it, and changes to its file.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::trust::{ReloadGuard, sha256};
 /// What a command changes in a configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfigChange {
-    /// The era of `--era`.
+    /// The `--era` value.
     pub(super) era: Option<EraChoice>,
     /// Shows the servers as they are. Commands that use a gateway in the background apply filters, names and the lock themselves.
     pub(super) is_plain: bool,
@@ -54,8 +54,8 @@ impl ConfigChange {
     }
 }
 
-/// Applies changes of the configuration file, if they are trusted. `accepted` receives the digest of each accepted text, and `sources`
-/// each configuration.
+/// Applies configuration file changes, if they are trusted. `accepted` receives each accepted text's digest, and `sources` each
+/// configuration.
 pub(super) fn watch(
     gateway: &Gateway,
     servers: &Servers,

@@ -1,4 +1,4 @@
-//! The messages of a gateway on standard error: its address, its servers and their problems.
+//! A gateway's messages on standard error: its address, its servers and their problems.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,13 +20,13 @@ use crate::terminal::text::counted;
 /// Time for servers to connect before the address is printed.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Prints the messages of a gateway.
+/// Prints a gateway's messages.
 pub(super) struct Report {
     bridge: Bridge,
     events: RefCell<EventStream>,
-    /// Verbose output shows the problems of servers already.
+    /// Verbose output shows server problems already.
     is_verbose: bool,
-    /// The origin of the servers, for suggested commands.
+    /// Where the servers come from, for suggested commands.
     source: ServerSource,
 }
 
@@ -101,11 +101,11 @@ fn summary(statuses: &[ServerStatus]) -> String {
     text
 }
 
-/// The problems of each server, to print each once.
+/// Each server's problems, to print each once.
 struct Problems {
     /// Why servers are down.
     causes: HashMap<Alias, String>,
-    /// The last other problem of each server.
+    /// Each server's last other problem.
     last: HashMap<Option<Alias>, String>,
     advice: ServerAdvice,
 }
@@ -141,7 +141,7 @@ impl Problems {
         (last.as_ref() != Some(&words)).then_some(words)
     }
 
-    /// Returns `true` for the warning of the bridge about a server that does not start.
+    /// Returns `true` for the bridge's warning about a server that does not start.
     fn repeats_cause(&self, server: &Alias, message: &str) -> bool {
         self.causes.get(server).is_some_and(|cause| !cause.is_empty() && message.ends_with(cause.as_str()))
     }

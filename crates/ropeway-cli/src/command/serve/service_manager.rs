@@ -9,11 +9,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-/// The socket of the service manager. Without one, messages are dropped.
+/// The service manager's socket. Without one, messages are dropped.
 #[derive(Default)]
 pub(super) struct ServiceManager {
     socket: Option<UnixDatagram>,
-    /// Half of the time within which the service manager expects a sign of life.
+    /// Half the time within which the service manager expects a watchdog notification.
     watchdog: Option<Duration>,
 }
 
@@ -36,12 +36,12 @@ impl ServiceManager {
         self.send(&format!("READY=1{status}"));
     }
 
-    /// Reports that the gateway ends.
+    /// Reports that the gateway stops.
     pub(super) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=draining");
     }
 
-    /// Sends signs of life as long as the runtime makes progress.
+    /// Sends watchdog notifications as long as the runtime makes progress.
     pub(super) async fn keep_alive(&self) -> Infallible {
         let Some(interval) = self.watchdog else { return std::future::pending().await };
         loop {

@@ -1,4 +1,4 @@
-//! The tasks that serve the clients of a gateway.
+//! The tasks that serve a gateway's clients.
 
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
@@ -13,7 +13,12 @@ use crate::failure::{Exit, Failure};
 /// Time for the last responses to be written after that.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// The tasks that serve clients.
+/// The tasks that serve clients: one for standard input and output, one per listener.
+///
+/// The running `serve` command owns them. [`ended`](Self::ended) waits for the first one that ends;
+/// the others keep running. [`drain`](Self::drain) lets calls in progress finish, stops the servers
+/// and waits briefly until the tasks have written their last responses. Dropping it aborts the
+/// tasks that are left.
 #[derive(Default)]
 pub(super) struct Serving(JoinSet<Result<(), GatewayError>>);
 

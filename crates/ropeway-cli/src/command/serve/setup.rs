@@ -24,7 +24,7 @@ use crate::trust::sha256;
 /// The variable with the keys that seal sessions and cursors, separated by commas.
 const KEYS: &str = "ROPEWAY_GATEWAY_KEYS";
 
-/// The variable with the path of a file with such keys, one per line.
+/// The variable with the path to a file with such keys, one per line.
 const KEYS_FILE: &str = "ROPEWAY_GATEWAY_KEYS_FILE";
 
 /// Builds the gateway. `is_ephemeral` makes sessions end with it; `is_plain` ignores ropeway.lock.
@@ -68,7 +68,7 @@ pub(super) fn build(
     builder.build().map_err(gateway_failure)
 }
 
-/// Returns the folder of keys and journals, which only this user can read.
+/// Returns the folder for keys and journals, which only this user can read.
 fn gateway_folder() -> Result<Option<PathBuf>, Failure> {
     let Some(folder) = state_folder().map(|folder| folder.join("gateway")) else { return Ok(None) };
     let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
@@ -76,7 +76,7 @@ fn gateway_folder() -> Result<Option<PathBuf>, Failure> {
     Ok(Some(folder))
 }
 
-/// Returns the keys of the configuration, of the environment, or of the state folder.
+/// Returns the keys from the configuration, the environment, or the state folder.
 fn keys(settings: &GatewaySettings, folder: Option<&Path>) -> Result<KeySource, Failure> {
     if !settings.missing_keys.is_empty() {
         let names = settings.missing_keys.join("`, `");
@@ -98,7 +98,7 @@ fn keys(settings: &GatewaySettings, folder: Option<&Path>) -> Result<KeySource, 
     Ok(folder.map_or(KeySource::Ephemeral, |folder| KeySource::File(folder.join("keys"))))
 }
 
-/// Returns the name of the journal for a configuration file. Each file has its own sessions.
+/// Returns the journal's name for a configuration file. Each file has its own sessions.
 fn journal_name(source: &ServerSource) -> String {
     let path = match source {
         ServerSource::File(path) => std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()),
@@ -107,7 +107,7 @@ fn journal_name(source: &ServerSource) -> String {
     format!("sessions-{}.jsonl", &sha256(&path.to_string_lossy())[..16])
 }
 
-/// Converts an error of the gateway to a failure with a fix.
+/// Converts a gateway error to a failure with a fix.
 pub(super) fn gateway_failure(error: GatewayError) -> Failure {
     match error {
         GatewayError::Bridge(error) => Failure::start(error),

@@ -14,14 +14,18 @@ use crate::failure::Failure;
 use crate::output::print::say;
 use crate::terminal::style::warning;
 
-/// Interval between two scans, as for the configuration file: metadata of a file is read in microseconds, on every file system.
+/// Interval between two scans, as for the configuration file: file metadata is read in microseconds, on every file system.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long files must stay the same before a server is restarted. Editors and compilers write several files.
 const QUIET: Duration = Duration::from_millis(150);
 /// Maximum scans that wait for files to stay the same.
 const MAX_SCANS: usize = 40;
 
-/// The files of all servers. Clones share them.
+/// The files that belong to all servers, and how they looked when they were last scanned.
+///
+/// The running `serve` command owns it, and clones share the list. [`follow`](Self::follow) scans the files and stores the new
+/// stamps; [`set_config`](Self::set_config) replaces the list when the configuration changes. The list has a std mutex that is
+/// never held across `.await`: each scan works on a copy, and results for servers that were removed meanwhile are dropped.
 #[derive(Clone, Debug)]
 pub(super) struct SourceWatch {
     given: Vec<PathBuf>,
@@ -35,7 +39,7 @@ struct WatchedServer {
 }
 
 impl SourceWatch {
-    /// Watches the given files, or those of each stdio server's command.
+    /// Watches the given files, or those that each stdio server's command names.
     pub(super) fn new(config: &Config, given: &[PathBuf]) -> Result<Self, Failure> {
         if let Some(missing) = given.iter().find(|path| !path.exists()) {
             return Err(Failure::usage(format!("could not watch `{}`: no such file or directory", missing.display())));
@@ -60,7 +64,7 @@ impl SourceWatch {
         Ok(watch)
     }
 
-    /// Watches the servers of another configuration. Files of servers that stay are compared with those seen before.
+    /// Watches another configuration's servers. Servers that stay have their files compared with those seen before.
     pub(super) fn set_config(&self, config: &Config) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *servers);
@@ -107,7 +111,7 @@ impl SourceWatch {
         changes
     }
 
-    /// Reads the stamps of all files, on a thread for blocking work.
+    /// Reads all file stamps, on the blocking thread pool.
     async fn scan(&self) -> Vec<(SourceFiles, FileStamps)> {
         let files: Vec<SourceFiles> = {
             let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The signals that end a gateway, and the one that opens its logs again.
+//! The signals that stop a gateway, and the one that reopens its logs.
 
 use std::future::poll_fn;
 use std::io::IsTerminal as _;
@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
 
-/// How a gateway was asked to end.
+/// Why a gateway stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StopSignal {
     /// By a user, or because its client is gone.
@@ -19,7 +19,7 @@ pub(super) enum StopSignal {
     Terminate,
 }
 
-/// The signals that end a gateway: the first one after the calls in progress, the second one at once.
+/// The signals that stop a gateway: the first one lets calls in progress finish, the second one does not wait.
 pub(super) struct StopSignals {
     signals: Vec<(StopSignal, Signal)>,
     hangup: Signal,
@@ -31,7 +31,7 @@ enum OnHangup {
     Stop,
     /// A gateway in the background outlives its terminal.
     Ignore,
-    /// Log rotation has renamed the files of the logs.
+    /// Log rotation has renamed the log files.
     ReopenLogs(Gateway),
 }
 
@@ -49,7 +49,7 @@ impl StopSignals {
         Ok(Self { signals, hangup: install(SignalKind::hangup())?, on_hangup })
     }
 
-    /// Makes SIGHUP open the logs again, if one of them is a file. On a terminal, SIGHUP means that the terminal is closed.
+    /// Makes SIGHUP reopen the logs, if any log is a file. On a terminal, SIGHUP means that the terminal is closed.
     pub(super) fn reopen_logs_of(&mut self, gateway: &Gateway, settings: &GatewaySettings) {
         let is_file = |target: &LogTarget| matches!(target, LogTarget::File(_));
         let logs = settings.audit.iter().map(|audit| &audit.file).chain(&settings.access_log);
@@ -59,7 +59,7 @@ impl StopSignals {
         }
     }
 
-    /// Waits for the next signal that ends the gateway.
+    /// Waits for the next signal that stops the gateway.
     pub(super) async fn next(&mut self) -> StopSignal {
         poll_fn(|cx| {
             while let Poll::Ready(Some(())) = self.hangup.poll_recv(cx) {

@@ -1,4 +1,4 @@
-//! Lines of a `ropeway.yaml`: the format of new servers, and the ranges of existing ones.
+//! Lines in a `ropeway.yaml`: the format for new servers, and the ranges that existing ones occupy.
 
 use serde_json::Value;
 
@@ -6,9 +6,9 @@ use crate::file::node::Node;
 use crate::file::raw::RawServer;
 use crate::file::yaml_writer::{list_item, map_lines};
 
-/// Formats a server as an item of a list, with comments above it.
+/// Formats a server as a list item, with comments above it.
 pub(super) fn commented_item(server: &RawServer, notes: &[String], indent: usize, newline: &str) -> String {
-    // Descriptions of other clients may contain characters that are invalid in YAML.
+    // Other clients' descriptions may contain characters that are invalid in YAML.
     let printable = |line: &str| line.replace(|c: char| !is_printable(c), " ");
     let note = |line: &str| format!("{}# {}{newline}", " ".repeat(indent), printable(line));
     let notes: String = notes.iter().flat_map(|note| note.lines()).map(note).collect();
@@ -20,14 +20,14 @@ fn is_printable(c: char) -> bool {
     !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Formats a server as an item of a list, with this indentation.
+/// Formats a server as a list item, with this indentation.
 fn lines_of(server: &RawServer, indent: usize, newline: &str) -> String {
     let Ok(Value::Object(map)) = serde_json::to_value(server) else { return String::new() };
     let line = |line: String| format!("{}{line}{newline}", " ".repeat(indent));
     list_item(map_lines(&map)).into_iter().map(line).collect()
 }
 
-/// The line range of an item in a list.
+/// A list item's line range.
 pub(super) struct Block {
     pub(super) start: usize,
     pub(super) end: usize,
@@ -75,7 +75,7 @@ pub(super) fn splice(lines: &[&str], range: std::ops::Range<usize>, new: &str, n
     format!("{before}{new}{}", lines[range.end..].concat())
 }
 
-/// Replaces the value of a line of `key: value`. Returns the line unchanged if it has no value, and `None` if it has another one.
+/// Replaces the value in a `key: value` line. Returns the line unchanged if it has no value, and `None` if it has another one.
 pub(super) fn replaced(line: &str, word: &str, new: &str) -> Option<String> {
     let (key, rest) = line.split_once(':')?;
     let value = rest.split('#').next().unwrap_or(rest);

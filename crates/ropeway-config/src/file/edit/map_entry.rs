@@ -1,4 +1,4 @@
-//! One entry of a map in another program's YAML file.
+//! One map entry in another program's YAML file.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::file::node::{Entry, Node};
 use crate::file::position::Position;
 use crate::file::yaml_writer::map_lines;
 
-/// Text that replaces a byte range of a file.
+/// Text that replaces a byte range in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TextEdit {
@@ -21,7 +21,7 @@ pub struct TextEdit {
     pub text: String,
 }
 
-/// Returns the entry `name` of the top-level map `key` in a YAML file.
+/// Returns the entry `name` from the top-level map `key` in a YAML file.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub fn map_entry(text: &str, key: &str, name: &str) -> Result<Option<Value>, Edi
     Ok(tree(text)?.get(key).and_then(|map| map.get(name)).map(value_of))
 }
 
-/// Returns the insertion that adds an entry to the top-level map `key` of a YAML file. Creates the map if necessary.
+/// Returns the insertion that adds an entry to the top-level map `key` in a YAML file. Creates the map if necessary.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub fn add_map_entry(text: &str, key: &str, name: &str, entry: &Value) -> Result
     if is_valid { Ok(edit) } else { Err(by_hand()) }
 }
 
-/// Returns the edits that remove an entry of the top-level map `key` of a YAML file. An empty map is kept.
+/// Returns the edits that remove an entry from the top-level map `key` in a YAML file. An empty map is kept.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub fn remove_map_entry(text: &str, key: &str, name: &str) -> Result<Vec<TextEdi
     if is_valid { Ok(edits) } else { Err(by_hand()) }
 }
 
-/// The lines of a file.
+/// A file's lines.
 struct Lines<'a> {
     lines: Vec<&'a str>,
     newline: &'static str,
@@ -119,12 +119,12 @@ impl<'a> Lines<'a> {
         Self { lines: text.split_inclusive('\n').collect(), newline }
     }
 
-    /// Returns the offset of a line, or of the end.
+    /// Returns a line's start offset, or the end offset.
     fn start(&self, index: usize) -> usize {
         self.lines.iter().take(index).map(|line| line.len()).sum()
     }
 
-    /// Returns the bytes of an entry that starts on its own line, without blank lines after it.
+    /// Returns the byte range for an entry that starts on its own line, without blank lines after it.
     fn range(&self, entry: &Entry) -> Option<Range<usize>> {
         let (first, column) = (entry.position.line.checked_sub(1)?, entry.position.column.checked_sub(1)?);
         if indent(self.lines.get(first)?) != column {

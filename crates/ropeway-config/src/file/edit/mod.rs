@@ -1,4 +1,4 @@
-//! Edits of a `ropeway.yaml` that preserve comments and formatting.
+//! Edits to a `ropeway.yaml` that preserve comments and formatting.
 
 mod lines;
 mod map_entry;
@@ -16,13 +16,13 @@ use super::raw::RawServer;
 use super::yaml_writer::scalar;
 use super::{decode, yaml};
 
-/// The first lines of a new file, which refer editors to the schema.
+/// A new file's first lines, which refer editors to the schema.
 const HEADER: &str = "\
 # For help in your editor: ropeway config schema > ropeway.schema.json
 # yaml-language-server: $schema=ropeway.schema.json
 ";
 
-/// The error of an edit. The file is unchanged.
+/// Error returned when an edit fails. The file is unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
@@ -34,7 +34,7 @@ pub enum EditError {
     DuplicateAlias {
         /// The alias.
         alias: String,
-        /// The line of the existing server.
+        /// The existing server's line.
         line: usize,
     },
     /// The file has no server with this alias.
@@ -42,7 +42,7 @@ pub enum EditError {
     UnknownServer {
         /// The alias.
         alias: String,
-        /// The most similar alias of the file.
+        /// The most similar alias in the file.
         suggestion: Option<String>,
     },
     /// `enabled_servers` refers to the server.
@@ -50,7 +50,7 @@ pub enum EditError {
     StillReferenced {
         /// The alias.
         alias: String,
-        /// The line of the reference.
+        /// The reference's line.
         line: usize,
     },
     /// The file cannot be edited without losing its formatting.
@@ -139,7 +139,7 @@ pub fn add_with(text: &str, server: &RawServer, notes: &[String]) -> Result<Stri
     added.map(|_| edited).ok_or_else(by_hand)
 }
 
-/// Returns the servers of a file without its defaults. Invalid entries are skipped.
+/// Returns a file's servers without its defaults. Invalid entries are skipped.
 ///
 /// # Errors
 ///
@@ -149,7 +149,7 @@ pub fn servers_of(text: &str) -> Result<Vec<RawServer>, EditError> {
     Ok(servers(&tree).iter().filter_map(|server| decode::decode(server, "").ok()).collect())
 }
 
-/// Replaces strings in the entry of a server, for example secrets by references.
+/// Replaces strings in a server's entry, for example secrets by references.
 ///
 /// # Errors
 ///
@@ -211,7 +211,7 @@ fn changed_texts(before: &Value, after: &Value, changes: &mut Vec<(String, Strin
     }
 }
 
-/// Collects the scalars of a tree with their positions.
+/// Collects a tree's scalars with their positions.
 fn scalars_of<'a>(node: &'a Node, scalars: &mut Vec<(Position, &'a str)>) {
     match &node.kind {
         NodeKind::Scalar { text, .. } => scalars.push((node.position, text)),
@@ -220,7 +220,7 @@ fn scalars_of<'a>(node: &'a Node, scalars: &mut Vec<(Position, &'a str)>) {
     }
 }
 
-/// Returns the length of a scalar at the start of a line, with its quotes.
+/// Returns the length, with quotes, of the scalar at the start of a line.
 fn scalar_length(line: &str, text: &str) -> Option<usize> {
     match line.chars().next()? {
         '\'' => {

@@ -1,17 +1,17 @@
-//! Goose's extensions, with the keys of the common format
+//! Goose's extensions, with keys from the common format
 //! (<https://github.com/block/goose/blob/main/crates/goose/src/agents/extension.rs>).
 
 use super::values::map_values;
 use crate::file::node::{Entry, Node, NodeKind};
 use crate::file::reference;
 
-/// The types of extensions.
+/// Extension types.
 const TYPES: [&str; 7] = ["builtin", "frontend", "inline_python", "platform", "sse", "stdio", "streamable_http"];
 
 /// The types that are MCP servers. Goose runs the others itself.
 const SERVER_TYPES: [&str; 3] = ["sse", "stdio", "streamable_http"];
 
-/// Returns `true` for a map of extensions.
+/// Returns `true` for an extension map.
 pub(super) fn is_extensions(map: &Node) -> bool {
     map.entries().iter().any(|entry| has_type(&entry.value, &TYPES))
 }
@@ -50,7 +50,7 @@ fn server(extension: &Node) -> Node {
     Node::map(extension.position, entries)
 }
 
-/// Returns the variables of the secrets that Goose keeps in its keyring. `envs` takes precedence.
+/// Returns the variables for the secrets that Goose keeps in its keyring. `envs` takes precedence.
 fn secrets(extension: &Node, names: &Node) -> Node {
     let is_set = |name: &str| extension.get("envs").is_some_and(|envs| envs.get(name).is_some());
     let names_at = names.position;
@@ -63,7 +63,7 @@ fn secrets(extension: &Node, names: &Node) -> Node {
     Node::map(names_at, entries.collect())
 }
 
-/// Changes every string of a value.
+/// Changes every string in a value.
 fn texts(value: &Node, change: &dyn Fn(&str) -> String) -> Node {
     let kind = match &value.kind {
         NodeKind::Scalar { text, plain } => NodeKind::Scalar { text: change(text), plain: *plain },
@@ -73,8 +73,8 @@ fn texts(value: &Node, change: &dyn Fn(&str) -> String) -> Node {
     Node { position: value.position, kind }
 }
 
-/// Replaces `$NAME` and `${NAME}` by the values of `envs` and by references to the variables of `env_keys`. Other dollar signs are
-/// literal.
+/// Replaces `$NAME` and `${NAME}` by the values in `envs` and by references to the variables in `env_keys`. Other
+/// dollar signs are literal.
 fn substituted(text: &str, extension: &Node) -> String {
     let value = |name: &str| {
         let set = extension.get("envs").and_then(|envs| envs.get(name)?.as_str());

@@ -1,4 +1,4 @@
-//! Translation of the files of other MCP clients to native keys.
+//! Translates other MCP clients' files to native keys.
 
 mod goose;
 mod oauth;
@@ -18,10 +18,10 @@ use super::position::Position;
 use super::problem::{ConfigProblem, in_backticks};
 use super::raw::RawServer;
 
-/// The servers of another client's file, with native keys.
+/// The servers in another client's file, with native keys.
 #[derive(Default)]
 pub(super) struct Translation {
-    /// The key of the servers.
+    /// The key that contains the servers.
     pub(super) key: String,
     pub(super) servers: Vec<ServerNode>,
     pub(super) warnings: Vec<String>,
@@ -30,11 +30,11 @@ pub(super) struct Translation {
     pub(super) inputs: Vec<(String, String)>,
     /// The aliases so far, each with its server.
     taken: HashMap<String, Option<RawServer>>,
-    /// The next numeric suffix to try for each name of several servers.
+    /// The next numeric suffix to try for each name that several servers have.
     numbers: HashMap<String, usize>,
-    /// The names of the servers that may be started.
+    /// Only servers with these names may be started.
     allowed: Option<HashSet<String>>,
-    /// The names of servers that may not be started, in lower case.
+    /// Servers with these names, in lower case, may not be started.
     excluded: HashSet<String>,
 }
 
@@ -42,12 +42,12 @@ pub(super) struct Translation {
 const NATIVE_KEYS: [&str; 9] =
     ["chat", "collisions", "defaults", "disabled", "enabled", "enabled_servers", "gateway", "lock", "tool_allowlist"];
 
-/// Lists of servers that Gemini CLI may or may not start, in its current and former settings
+/// Keys that list the servers that Gemini CLI may or may not start, in its current and former settings
 /// (<https://github.com/google-gemini/gemini-cli/blob/main/docs/get-started/configuration.md>).
 const ALLOWED: [&[&str]; 2] = [&["mcp", "allowed"], &["allowMCPServers"]];
 const EXCLUDED: [&[&str]; 2] = [&["mcp", "excluded"], &["excludeMCPServers"]];
 
-/// Translates the servers of a file, if it belongs to another client.
+/// Translates a file's servers, if it belongs to another client.
 pub(super) fn translate(tree: &Node) -> Option<Translation> {
     let mut translation = Translation::default();
     translation.take_restrictions(tree);
@@ -78,7 +78,7 @@ pub(super) fn translate(tree: &Node) -> Option<Translation> {
         let steps = [PathStep::Key("extensions".to_owned())];
         translation.take(&goose::servers(extensions), &steps, ClientFormat::Standard, None);
     }
-    // Claude Code stores the servers of projects next to those of the user.
+    // Claude Code stores project servers next to the user's servers.
     for project in tree.get("projects").map(Node::entries).unwrap_or_default() {
         if let Some(servers) = project.value.get("mcpServers").filter(|servers| servers.is_map()) {
             found = true;
@@ -113,7 +113,7 @@ impl Translation {
             };
             let is_native = NATIVE_KEYS.iter().any(|native| *native == name || native.replace('_', "") == name);
             if is_native && !is_harmless {
-                // A map of servers is the format of another client, whatever the name of the file.
+                // A server map is another client's format, whatever the file name.
                 let form = if tree.get("servers").is_some() { ", where `servers` is a list" } else { "" };
                 let message = format!("{} is only supported in a `ropeway.yaml`{form}", in_backticks(key));
                 self.problems.push(ConfigProblem::new(*position, "", message));
@@ -145,7 +145,7 @@ impl Translation {
         }
     }
 
-    /// Returns `false` for a server that the lists of the file disable.
+    /// Returns `false` for a server that the file's lists disable.
     fn enables(&self, name: &str) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.contains(name))
             && !self.excluded.contains(&name.trim().to_lowercase())

@@ -1,4 +1,4 @@
-//! The OAuth client of a server, with the names of Claude Code, Cursor, Gemini CLI and opencode.
+//! A server's OAuth client, with the names that are used by Claude Code, Cursor, Gemini CLI and opencode.
 
 use crate::file::node::{Entry, Node, NodeKind};
 use crate::file::position::Position;

@@ -1,6 +1,6 @@
 //! Keys that restrict what a server may do, or authenticate to it, by their names.
 
-/// Parts of the names of such keys, in lower case and without separators.
+/// Parts of such key names, in lower case and without separators.
 const RESTRICTING_PARTS: [&str; 46] = [
     "accesskey",
     "allow",
@@ -50,7 +50,7 @@ const RESTRICTING_PARTS: [&str; 46] = [
     "whitelist",
 ];
 
-/// Whole words in the names of such keys. Parts of other words do not count, as in `keywords`.
+/// Whole words in such key names. Parts of other words do not count, as in `keywords`.
 const RESTRICTING_WORDS: [&str; 18] = [
     "access", "ban", "banned", "except", "hide", "key", "keys", "login", "omit", "only", "pass", "reject", "skip",
     "skipped", "tool", "tools", "toolset", "toolsets",

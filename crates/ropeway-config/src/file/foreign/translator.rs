@@ -1,4 +1,4 @@
-//! Translation of one server from the keys of another client to native keys.
+//! Translates one server from another client's keys to native keys.
 
 use super::oauth::oauth;
 use super::restrictions::restricts;
@@ -10,7 +10,7 @@ use crate::file::problem::{ConfigProblem, in_backticks};
 use crate::file::raw::{RawAuth, RawTools};
 use crate::file::{glob, reference};
 
-/// Keys that have no effect on the connection or the tools of a server.
+/// Keys that have no effect on a server's connection or tools.
 pub(crate) const IGNORED_KEYS: [&str; 14] = [
     "alwaysAllow",
     "autoApprove",
@@ -31,7 +31,7 @@ pub(crate) const IGNORED_KEYS: [&str; 14] = [
 /// Keys that list the allowed tools.
 const ALLOW_LISTS: [&str; 3] = ["enabled_tools", "enabledTools", "includeTools"];
 
-/// The conventions of a client.
+/// A client's conventions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientFormat {
     /// The common `mcpServers` format.
@@ -40,11 +40,11 @@ pub(super) enum ClientFormat {
     Literal,
     /// Zed: strings are literal, and some servers are provided by extensions.
     Zed,
-    /// One key of a manifest: lists of tools are globs, as in native keys.
+    /// One manifest key: tool lists are globs, as in native keys.
     Manifest,
 }
 
-/// Collects the native keys of a server.
+/// Collects a server's native keys.
 pub(super) struct ServerTranslator<'a> {
     name: &'a str,
     pub(super) entries: Vec<Entry>,
@@ -58,7 +58,7 @@ pub(super) struct ServerTranslator<'a> {
     format: ClientFormat,
 }
 
-/// Translates one key of a manifest to native entries. The path of a problem is relative to the key.
+/// Translates one manifest key to native entries. A problem's path is relative to the key.
 pub(crate) fn translate_key(key: &str, position: Position, value: &Node) -> Result<Vec<Entry>, ConfigProblem> {
     let entry = Entry { key: key.to_owned(), position, value: value.clone() };
     let ServerTranslator { entries, problem, .. } =
@@ -89,7 +89,7 @@ impl<'a> ServerTranslator<'a> {
         }
     }
 
-    /// Sets a key of a nested map.
+    /// Sets a key in a nested map.
     fn put_nested(&mut self, key: &str, inner: &str, position: Position, value: Node) {
         self.put(key, position, Node::map(position, vec![Entry { key: inner.to_owned(), position, value }]));
     }
@@ -100,7 +100,7 @@ impl<'a> ServerTranslator<'a> {
             let position = *position;
             match key.as_str() {
                 _ if value.is_null() => self.null_value(key, position, value),
-                // The form of manifests.
+                // The manifest form.
                 "connection" if value.is_map() => self.translate(value),
                 "command" | "cmd" if has_url && value.as_str() == Some("") => {}
                 "command" | "cmd" => self.command(position, value),
@@ -162,7 +162,7 @@ impl<'a> ServerTranslator<'a> {
         self.unsupported.get_or_insert_with(|| UnsupportedKey { key: key.to_owned(), position, reason });
     }
 
-    /// Rejects an invalid value of a key that restricts.
+    /// Rejects an invalid value for a key that restricts.
     fn invalid(&mut self, key: &str, position: Position, problem: ConfigProblem) {
         self.reject(key, position, format!("is invalid: {}", problem.message()));
         self.problem.get_or_insert(problem);
@@ -189,7 +189,7 @@ impl<'a> ServerTranslator<'a> {
         ));
     }
 
-    /// Escapes dollar signs in the strings of a value, if the client does not support references.
+    /// Escapes dollar signs in a value's strings, if the client does not support references.
     fn strings(&self, value: &Node) -> Node {
         match (&value.kind, self.format) {
             (_, ClientFormat::Standard | ClientFormat::Manifest) => value.clone(),
@@ -216,7 +216,7 @@ impl<'a> ServerTranslator<'a> {
                     self.put("args", position, self.strings(&args));
                 }
             }
-            // The former format of Zed.
+            // Zed's former format.
             NodeKind::Map(entries) => {
                 for Entry { key, position, value } in entries.iter().filter(|entry| !entry.value.is_null()) {
                     match key.as_str() {
@@ -249,7 +249,7 @@ impl<'a> ServerTranslator<'a> {
         self.put("transport", position, Node::string(value.position, name));
     }
 
-    /// Enables or disables the server. Of several keys, one that disables it wins.
+    /// Enables or disables the server. If several keys are set, one that disables it wins.
     fn switch(&mut self, key: &str, position: Position, value: &Node, on: bool) {
         match parse_bool(value) {
             Ok(switch) if switch == on && self.has("enabled") => {}
@@ -292,7 +292,7 @@ impl<'a> ServerTranslator<'a> {
         }
     }
 
-    /// Adds denied tools to those of other keys.
+    /// Adds denied tools to those from other keys.
     fn deny(&mut self, key: &str, position: Position, value: &Node) {
         let Some(list) = self.names(key, position, value) else { return };
         self.put_deny(position, &list);
@@ -321,7 +321,7 @@ impl<'a> ServerTranslator<'a> {
         }
     }
 
-    /// Handles the key of the MCP connector in Anthropic's Messages API
+    /// Handles the MCP connector's key in Anthropic's Messages API
     /// (<https://docs.anthropic.com/en/docs/agents-and-tools/mcp-connector>).
     fn tool_configuration(&mut self, position: Position, value: &Node) {
         if !value.is_map() {
@@ -338,7 +338,7 @@ impl<'a> ServerTranslator<'a> {
         }
     }
 
-    /// Returns a list of tools as globs.
+    /// Returns a tool list as globs.
     ///
     /// Manifests contain globs. Other clients compare names, except that `*` alone matches all tools.
     fn names(&mut self, key: &str, position: Position, value: &Node) -> Option<Node> {
@@ -369,7 +369,7 @@ impl<'a> ServerTranslator<'a> {
         self.put_nested("timeouts", key, position, duration);
     }
 
-    /// Forwards variables of the environment that are set.
+    /// Forwards environment variables that are set.
     fn forwarded(&mut self, position: Position, value: &Node) {
         let names = value.items().iter().filter_map(|item| item.as_str().or_else(|| item.get("name")?.as_str()));
         let forward = |name: &str| {

@@ -1,4 +1,4 @@
-//! Resolution of the chat settings.
+//! Resolves the chat settings.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::file::reference::{Part, parts};
 use crate::settings::{ChatSettings, MissingChatSecrets, ToolApproval, describe_missing};
 use ropeway_core::secret::Secret;
 
-/// The path of the chat settings in the file.
+/// The chat settings' path in the file.
 const BASE: &str = "chat";
 
 /// Resolved chat settings.
@@ -83,7 +83,7 @@ pub(crate) fn resolve_chat(
     Ok(ResolvedChat { chat, files: resolver.files })
 }
 
-/// Returns the names of the secrets that a string refers to.
+/// Returns the secret names that a string refers to.
 fn names(written: &str) -> Vec<String> {
     let name = |part: &Part<'_>| match part {
         Part::Name { name, .. } => Some((*name).to_owned()),
@@ -94,7 +94,7 @@ fn names(written: &str) -> Vec<String> {
 }
 
 impl Resolver<'_> {
-    /// Resolves an optional string, or returns the names of its missing secrets.
+    /// Resolves an optional string, or returns its missing secret names.
     fn optional(&mut self, name: &str, written: Option<&str>) -> (Option<String>, Vec<String>) {
         let text = written.map(|written| self.text(&[key(name)], written));
         let missing = std::mem::take(&mut self.missing).names;

@@ -1,4 +1,4 @@
-//! Resolution of the gateway settings.
+//! Resolves the gateway settings.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -37,7 +37,7 @@ pub(crate) struct ResolvedGateway {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Resolves the gateway settings. `node` is their tree, `base` its path, and `aliases` are the servers of the file.
+/// Resolves the gateway settings. `node` is their tree, `base` its path, and `aliases` are the servers in the file.
 pub(crate) fn resolve_gateway(
     raw: &RawGateway,
     node: &Node,
@@ -147,7 +147,7 @@ impl Resolver<'_> {
         written.iter().map(|origin| origin.to_ascii_lowercase()).collect()
     }
 
-    /// Resolves the keys. Returns the names of missing secrets as well.
+    /// Resolves the keys. Returns missing secret names as well.
     fn keys(&mut self, written: &[RawText]) -> (Vec<Secret>, Vec<String>) {
         if written.len() > MAX_KEYS {
             self.out_of_range(&[key("keys")], format!("{} keys", written.len()), format!("at most {MAX_KEYS}"));

@@ -1,4 +1,4 @@
-//! Resolution of the authentication of the gateway's clients.
+//! Resolves how the gateway's clients are authenticated.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::settings::{AuthSettings, JwtAlgorithm, JwtSettings, OperatorTokens, P
 const MAX_SKEW: Duration = Duration::from_secs(600);
 
 impl Resolver<'_> {
-    /// Resolves the authentication of clients.
+    /// Resolves client authentication.
     pub(super) fn gateway_auth(&mut self, raw: Option<&RawGatewayAuth>) -> AuthSettings {
         let Some(raw) = raw else { return AuthSettings::default() };
         if raw.keys_file.is_none() && raw.jwt.is_none() {

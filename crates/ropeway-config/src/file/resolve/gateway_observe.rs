@@ -1,10 +1,10 @@
-//! Resolution of the logs of the gateway.
+//! Resolves the gateway log settings.
 
 use super::resolver::{Resolver, key};
 use crate::file::raw::{RawAccessLog, RawAudit};
 use crate::settings::{AuditSettings, LogTarget};
 
-/// The name of standard error in place of a path.
+/// Names standard error in place of a path.
 const STDERR: &str = "stderr";
 
 impl Resolver<'_> {

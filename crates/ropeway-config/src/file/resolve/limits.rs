@@ -1,4 +1,4 @@
-//! Resolution of timeouts, limits and reconnection.
+//! Resolves timeouts, limits and reconnection.
 
 use crate::file::raw::{RawByteSize, RawDuration, RawLimits, RawRate, RawReconnect, RawShorthand, RawTimeouts};
 use crate::settings::{ReconnectPolicy, ServerLimits, ServerTimeouts};

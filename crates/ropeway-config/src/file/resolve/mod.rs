@@ -31,7 +31,7 @@ pub(super) struct ResolvedServer {
     pub(super) files: Vec<PathBuf>,
 }
 
-/// Resolves a server. `node` is its entry and `base` the path of the entry in the file.
+/// Resolves a server. `node` is its entry and `base` the entry's path in the file.
 pub(super) fn resolve(
     raw: &RawServer,
     node: &Node,

@@ -17,11 +17,11 @@ use crate::file::variables::{is_not_found, is_public_variable};
 /// The environment that references and relative paths are resolved in.
 pub(crate) struct ResolveContext<'a> {
     pub(crate) sources: &'a SecretSources,
-    /// The base of relative paths.
+    /// Base directory for relative paths.
     pub(crate) folder: &'a Path,
-    /// The working directory of commands, absolute. `None` if the file is only a text.
+    /// The working directory for commands, absolute. `None` if the file is only a text.
     pub(crate) base_dir: Option<PathBuf>,
-    /// The value of `${workspaceFolder}`.
+    /// Replaces `${workspaceFolder}`.
     pub(crate) workspace: &'a Path,
     pub(crate) home: Option<PathBuf>,
     /// The file belongs to another client.
@@ -29,7 +29,7 @@ pub(crate) struct ResolveContext<'a> {
     pub(crate) globs: GlobChecker,
 }
 
-/// The names of missing secrets without duplicates, in the order of the file.
+/// Missing secret names without duplicates, in file order.
 #[derive(Default)]
 pub(super) struct MissingSecrets {
     pub(super) names: Vec<String>,
@@ -96,7 +96,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Returns `true` if the number of problems exceeds the reported maximum.
+    /// Returns `true` if there are more problems than are reported.
     pub(super) fn is_full(&self) -> bool {
         self.problems.len() > MAX_PROBLEMS
     }
@@ -120,7 +120,7 @@ impl<'a> Resolver<'a> {
                 self.problem(at, "missing `}` after `${` (write `$$` for a dollar sign)");
                 return String::new();
             }
-            // Other clients support further kinds of references.
+            // Other clients support further reference kinds.
             Err(ReferenceError::InvalidName(name)) if self.context.is_foreign => {
                 self.add_missing(&without_default(&name, &["=", ":-"]));
                 return String::new();
@@ -208,7 +208,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Expands a path of a file: relative to the directory of the file, with `~` for the home directory.
+/// Expands a path in a file: relative to the file's directory, with `~` for the home directory.
 pub(crate) fn expand_path(written: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
     match (written.strip_prefix('~'), home) {
         (Some(""), Some(home)) => home.to_owned(),

@@ -1,4 +1,4 @@
-//! Resolution of sandboxes.
+//! Resolves sandboxes.
 
 use super::resolver::{Resolver, key};
 use crate::file::node::PathStep;
@@ -23,7 +23,7 @@ impl Resolver<'_> {
         for (index, written) in (0..).zip(written) {
             let at = [key("sandbox"), key(name), PathStep::Index(index)];
             let text = self.text(&at, &written);
-            // The path of a missing secret is incomplete.
+            // A path with a missing secret is incomplete.
             if text.trim().is_empty() && self.missing.names.is_empty() {
                 self.problem(&at, "path is empty");
             }
@@ -31,7 +31,7 @@ impl Resolver<'_> {
                 self.problem(&at, "path contains a NUL character");
             }
             let path = self.path(&text);
-            // The launcher runs in the working directory of the server.
+            // The launcher runs in the server's working directory.
             let path = std::path::absolute(&path).unwrap_or(path);
             paths.push(SandboxPath { path, text: written });
         }

@@ -1,4 +1,4 @@
-//! Resolution of the credentials of a server, and of how they are obtained.
+//! Resolves a server's credentials, and how they are obtained.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::settings::{
 };
 use ropeway_core::secret::Secret;
 
-/// Maximum timeout of a token command.
+/// Maximum timeout for a token command.
 const MAX_COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The path of a key below `auth`.
+/// Returns the path to a key below `auth`.
 fn at(path: &str) -> Vec<PathStep> {
     std::iter::once("auth").chain(path.split('.').filter(|step| !step.is_empty())).map(key).collect()
 }
 
 impl Resolver<'_> {
-    /// Resolves `auth` into the settings of a server.
+    /// Resolves `auth` into a server's settings.
     pub(super) fn server_auth(&mut self, raw: &RawAuth, server: &mut HttpServer) {
         match raw {
             RawAuth::Bearer(token) => server.bearer = Some(self.credential("bearer", token)),

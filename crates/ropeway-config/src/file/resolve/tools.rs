@@ -1,4 +1,4 @@
-//! Resolution of tool filters, overrides and resources.
+//! Resolves tool filters, overrides and resources.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,7 +27,7 @@ impl Resolver<'_> {
         tools
     }
 
-    /// Resolves the key `tools` of a server or a profile, which `owner` names in warnings.
+    /// Resolves a server's or profile's `tools` key. `owner` names the server or profile in warnings.
     pub(super) fn tool_settings(
         &mut self,
         raw: Option<&RawShorthand<Vec<String>, RawTools>>,
@@ -121,11 +121,11 @@ impl Resolver<'_> {
     }
 }
 
-/// Tool overrides by glob, in the order of the file.
+/// Tool overrides by glob, in file order.
 #[derive(Default)]
 struct Overrides {
     list: Vec<(String, ToolOverride)>,
-    /// The index of each glob in the list.
+    /// Each glob's index in the list.
     known: HashMap<String, usize>,
 }
 

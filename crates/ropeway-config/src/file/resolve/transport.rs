@@ -1,4 +1,4 @@
-//! Resolution of transports.
+//! Resolves transports.
 
 use std::collections::HashSet;
 
@@ -170,7 +170,7 @@ impl Resolver<'_> {
             None if !url.contains(':') => Some(format!("https://{url}")),
             _ => None,
         };
-        // The URL parser accepts missing slashes as browsers do, but the redaction of passwords in URLs does not.
+        // The URL parser accepts missing slashes as browsers do, but password redaction in URLs does not.
         let has_scheme = url.trim_start().split_once("://").is_some_and(|(scheme, rest)| {
             ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) && !rest.starts_with(['/', '\\'])
         });

@@ -1,4 +1,4 @@
-//! The gateway settings of a review.
+//! The gateway settings in a review.
 
 use super::other_settings;
 use super::references::collect_references;

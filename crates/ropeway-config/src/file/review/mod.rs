@@ -1,4 +1,4 @@
-//! Reviews of configuration files, for a user to decide whether to trust them.
+//! Reviews configuration files, for a user to decide whether to trust them.
 
 mod gateway;
 mod redact;
@@ -27,7 +27,7 @@ use super::raw::{RawApproval, RawAuth, RawChat, RawSandbox, RawServer, RawText, 
 use super::secrets::Secrets;
 use crate::settings::{Config, LockPolicy};
 
-/// The keys of a server that have a field in [`ServerReview`].
+/// The server keys that have a field in [`ServerReview`].
 const SERVER_KEYS: [&str; 13] = [
     "alias",
     "transport",
@@ -47,7 +47,7 @@ const SERVER_KEYS: [&str; 13] = [
 /// The chat keys that have a field in [`ChatReview`].
 const CHAT_KEYS: [&str; 4] = ["provider", "base_url", "key", "tools"];
 
-/// Reviews the text of the file `origin`: a `ropeway.yaml`, or the file of another client.
+/// Reviews text from the file `origin`: a `ropeway.yaml`, or another client's file.
 ///
 /// # Errors
 ///
@@ -207,7 +207,7 @@ fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<ValueReference>)
     ServerReview { alias: raw.alias.clone(), enabled, transport, token_commands, receives, settings: shown }
 }
 
-/// Lists the keys that have no effect with the transport of the server.
+/// Lists the keys that have no effect with the server's transport.
 fn ignored_keys(raw: &RawServer) -> Option<(String, String)> {
     let keys = if raw.url.is_some() {
         vec![

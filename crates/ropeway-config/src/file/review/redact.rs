@@ -1,11 +1,11 @@
-//! Redaction of secrets that are written out in arguments, headers and variables.
+//! Redacts secrets that are written out in arguments, headers and variables.
 
 use serde_json::Value;
 
 use super::token::{is_token, names_command, names_secret, redact_token};
 use super::url::redact_url;
 
-/// Redacts secrets in a JSON value, by the names of its keys.
+/// Redacts secrets in a JSON value, by its key names.
 pub(super) fn redact_json(name: &str, value: &mut Value, salt: &str) {
     match value {
         Value::String(text) => *text = redact_value(name, text, salt),
@@ -15,7 +15,7 @@ pub(super) fn redact_json(name: &str, value: &mut Value, salt: &str) {
     }
 }
 
-/// Redacts the secret of a command-line argument. `before` is the previous argument.
+/// Redacts the secret in a command-line argument. `before` is the previous argument.
 pub(super) fn redact_argument(before: &str, argument: &str, salt: &str) -> String {
     let is_option = |text: &str| text.starts_with('-');
     // Only options with two dashes: `python3 -Xtoken evil.py` runs `evil.py`. An option such as `--no-auth` has no value.
@@ -47,12 +47,12 @@ fn redact_header_line(line: &str, salt: &str) -> Option<String> {
     Some(format!("{name}: {value}"))
 }
 
-/// Redacts the value of a header. It cannot be a command, so all of it may be redacted.
+/// Redacts a header value. It cannot be a command, so the whole value may be redacted.
 pub(super) fn redact_header(name: &str, value: &str, salt: &str) -> String {
     if names_secret(name, value) { redact_token(value, salt, |_| true) } else { redact_value("", value, salt) }
 }
 
-/// Redacts a value: the secrets of a URL, or a token if the name indicates a secret.
+/// Redacts a value: the secrets in a URL, or a token if the name indicates a secret.
 pub(super) fn redact_value(name: &str, value: &str, salt: &str) -> String {
     if value.contains("://") {
         if value.contains(char::is_whitespace) { value.to_owned() } else { redact_url(value, salt) }

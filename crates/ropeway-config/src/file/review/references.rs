@@ -1,4 +1,4 @@
-//! The references of strings, and the variables that can choose the code a program runs.
+//! The references in strings, and the variables that can choose the code a program runs.
 
 use std::collections::BTreeSet;
 
@@ -21,10 +21,10 @@ const CODE_VARIABLES: [&str; 11] = [
     "RUBYOPT",
 ];
 
-/// Prefixes of further such variables.
+/// Prefixes for further such variables.
 const CODE_PREFIXES: [&str; 6] = ["DYLD_", "GIT_CONFIG", "LD_", "NPM_CONFIG_", "PERL5", "PYTHON"];
 
-/// Adds the references of a string.
+/// Adds the references in a string.
 pub(super) fn collect_references(text: &str, references: &mut Vec<ValueReference>) {
     match parts(text) {
         Ok(parts) => {
@@ -37,7 +37,7 @@ pub(super) fn collect_references(text: &str, references: &mut Vec<ValueReference
                 }
             }
         }
-        // Only files of other clients may contain invalid references. They are not replaced.
+        // Only other clients' files may contain invalid references. They are not replaced.
         Err(ReferenceError::InvalidName(_) | ReferenceError::Unclosed) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! The review of how a server's tokens are obtained: commands, files, and OAuth settings.
+//! Reviews how a server's tokens are obtained: commands, files, and OAuth settings.
 
 use serde_json::Value;
 
@@ -8,19 +8,19 @@ use super::token::placeholder;
 use super::types::{TokenCommandReview, ValueReference};
 use crate::file::raw::{RawAuth, RawText, RawTokenCommand};
 
-/// The part of a review about `auth`.
+/// The part about `auth` in a review.
 pub(super) struct TokenReview {
     pub(super) commands: Vec<TokenCommandReview>,
     pub(super) receives: Vec<ValueReference>,
     pub(super) warnings: Vec<String>,
-    /// The settings of OAuth, as JSON without commands and secrets.
+    /// OAuth settings, as JSON without commands and secrets.
     pub(super) settings: Option<String>,
 }
 
 /// Reviews OAuth or a token command. `all` gets the files and variables that are only read here.
 pub(super) fn review_tokens(auth: &RawAuth, salt: &str, all: &mut Vec<ValueReference>) -> TokenReview {
     let mut review = TokenReview { commands: Vec::new(), receives: Vec::new(), warnings: Vec::new(), settings: None };
-    // The command receives the values of these, not the server.
+    // The command receives these values, not the server.
     let mut of_commands = Vec::new();
     for (_, command) in auth.commands() {
         review.add_command(command, salt);

@@ -1,4 +1,4 @@
-//! Redaction of single tokens.
+//! Redacts single tokens.
 
 use ring::digest::{SHA256, digest};
 
@@ -8,10 +8,10 @@ use ropeway_core::secret;
 /// Authentication schemes, which precede a secret.
 const SCHEMES: [&str; 5] = ["bearer", "basic", "token", "apikey", "digest"];
 
-/// Maximum length of a token.
+/// Maximum token length.
 const MAX_TOKEN: usize = 256;
 
-/// The endings of the names of variables and options that contain a command.
+/// Name suffixes for variables and options that contain a command.
 const COMMAND_SUFFIXES: [&str; 6] = ["cmd", "command", "exec", "helper", "program", "shell"];
 
 /// Returns `true` if the name indicates a secret.
@@ -32,9 +32,9 @@ pub(super) fn is_token(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._~+/=-:%".contains(&byte))
 }
 
-/// Redacts the literal of a string, or the default of its reference, after an optional scheme, if `may_redact` returns `true` for it.
+/// Redacts a string's literal, or its reference's default, after an optional scheme, if `may_redact` accepts it.
 ///
-/// A string of several parts is not redacted, since the value of a reference may end a word.
+/// A string with several parts is not redacted, since a reference's value may end a word.
 pub(super) fn redact_token(text: &str, salt: &str, may_redact: fn(&str) -> bool) -> String {
     let pieces = split_references(text);
     if pieces.iter().filter(|(piece, is_reference)| *is_reference || !is_scheme(piece)).count() > 1 {
@@ -68,7 +68,7 @@ fn redact_literal(literal: &str, salt: &str, may_redact: fn(&str) -> bool) -> St
     literal.replacen(word, &placeholder(word, salt), 1)
 }
 
-/// Returns the replacement of a secret: stars and a digest, which differs between secrets.
+/// Returns the replacement for a secret: stars and a digest, which differs between secrets.
 pub(super) fn placeholder(secret: &str, salt: &str) -> String {
     let digest = digest(&SHA256, format!("{salt}\0{secret}").as_bytes());
     let digits: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();

@@ -1,44 +1,44 @@
-//! The records of a review.
+//! The records in a review.
 
 use std::fmt;
 
 use crate::settings::SandboxSummary;
 
-/// The commands, files and URLs of a configuration file.
+/// The commands, files and URLs in a configuration file.
 ///
-/// A review depends only on the text of the file: no other file is read, no reference resolved and no program started, so that an
-/// untrusted file can be reviewed before use. Values contain their `${NAME}` references. A secret in the file is replaced by `***`
-/// and a short digest, which differs between secrets. Only single tokens are replaced, never commands or hosts.
+/// A review depends only on the file's text: no other file is read, no reference resolved and no program started, so that an
+/// untrusted file can be reviewed before use. Values contain their `${NAME}` references. A secret in the file is replaced by
+/// `***` and a short digest, which differs between secrets. Only single tokens are replaced, never commands or hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigReview {
-    /// The servers, in the order of the file.
+    /// The servers, in file order.
     pub servers: Vec<ServerReview>,
     /// The chat settings.
     pub chat: Option<ChatReview>,
-    /// The names of all variables that the file refers to. A `.env` next to the file can set those that the environment does not.
+    /// All variable names that the file refers to. A `.env` next to the file can set those that the environment does not.
     pub variables: Vec<String>,
-    /// The paths of the files that would be read: `.env` where variables are used, `secrets_file`, `env_file` and `${file:…}`.
+    /// Paths to the files that would be read: `.env` where variables are used, `secrets_file`, `env_file` and `${file:…}`.
     pub files: Vec<String>,
-    /// Other settings of the file: names and values.
+    /// Other settings in the file: names and values.
     pub settings: Vec<(String, String)>,
 }
 
-/// A server of a [`ConfigReview`].
+/// A server in a [`ConfigReview`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerReview {
-    /// The alias of the server.
+    /// Server alias.
     pub alias: String,
     /// Whether the server is started.
     pub enabled: bool,
     /// The command or URL.
     pub transport: TransportReview,
-    /// The programs that print tokens for the server. They run with the permissions of the user.
+    /// The programs that print tokens for the server. They run with the user's permissions.
     pub token_commands: Vec<TokenCommandReview>,
     /// The variables and files whose values the server receives in arguments, variables or requests.
     pub receives: Vec<ValueReference>,
-    /// Warnings and other settings of the server: names and values.
+    /// The server's warnings and other settings: names and values.
     pub settings: Vec<(String, String)>,
 }
 
@@ -50,24 +50,24 @@ pub struct TokenCommandReview {
     pub command: Vec<String>,
     /// The working directory.
     pub cwd: Option<String>,
-    /// The environment variables of the program.
+    /// The program's environment variables.
     pub env: Vec<(String, String)>,
 }
 
-/// The command or URL of a server.
+/// A server's command or URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportReview {
-    /// A program that runs with the permissions of the user.
+    /// A program that runs with the user's permissions.
     #[non_exhaustive]
     Command {
         /// The program.
         command: String,
-        /// The arguments of the program.
+        /// The program's arguments.
         args: Vec<String>,
         /// The working directory.
         cwd: Option<String>,
-        /// The environment variables of the program.
+        /// The program's environment variables.
         env: Vec<(String, String)>,
         /// A file with further environment variables.
         env_file: Option<String>,
@@ -83,20 +83,20 @@ pub enum TransportReview {
         url: String,
         /// The host and port that requests go to. Contains references if they determine the host.
         host: String,
-        /// The headers of every request, including `Authorization` from `auth`.
+        /// Headers for every request, including `Authorization` from `auth`.
         headers: Vec<(String, String)>,
     },
 }
 
-/// The chat settings of a [`ConfigReview`].
+/// The chat settings in a [`ConfigReview`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChatReview {
-    /// The name of the provider.
+    /// Provider name.
     pub provider: Option<String>,
-    /// The base URL of the provider.
+    /// The provider's base URL.
     pub base_url: Option<String>,
-    /// The host and port of the base URL.
+    /// The base URL's host and port.
     pub host: Option<String>,
     /// The API key, redacted unless it is a reference.
     pub key: Option<String>,
@@ -112,7 +112,7 @@ pub struct ChatReview {
     pub settings: Vec<(String, String)>,
 }
 
-/// A reference to a value outside of the file.
+/// A reference to a value outside the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ValueReference {

@@ -1,11 +1,11 @@
-//! URLs of a review: redacted credentials, and the host that requests go to.
+//! URLs in a review: redacted credentials, and the host that requests go to.
 
 use super::token::{is_token, names_secret, redact_token, split_references};
 
-/// Minimum length of a user name that may be a token, next to a password.
+/// Minimum length for a user name that may be a token, next to a password.
 const MIN_TOKEN_USER: usize = 8;
 
-/// Replaces references, which may contain any character, by `x` characters of the same length.
+/// Replaces references, which may contain any character, by `x` characters with the same length.
 fn without_references(text: &str) -> String {
     let plain = |(piece, is_reference): (&str, bool)| {
         if is_reference { "x".repeat(piece.len()) } else { piece.to_owned() }
@@ -13,14 +13,14 @@ fn without_references(text: &str) -> String {
     split_references(text).into_iter().map(plain).collect()
 }
 
-/// Returns the range of the authority of a URL without references.
+/// Returns the authority's range in a URL without references.
 fn authority(url: &str) -> (usize, usize) {
     let start = url.find("://").map_or(0, |at| at + "://".len());
     let end = url[start..].find(['/', '\\', '?', '#']).map_or(url.len(), |at| start + at);
     (start, end)
 }
 
-/// Redacts the credentials of a URL and the values of secret parameters. The scheme, host, port and path are kept.
+/// Redacts a URL's credentials and its secret parameters' values. The scheme, host, port and path are kept.
 pub(super) fn redact_url(url: &str, salt: &str) -> String {
     let plain = without_references(url);
     let (start, end) = authority(&plain);
@@ -63,7 +63,7 @@ pub(super) fn redact_url(url: &str, salt: &str) -> String {
     shown
 }
 
-/// Returns the host and port of a URL, parsed as for requests. If they depend on references, returns them with the references,
+/// Returns a URL's host and port, parsed as for requests. If they depend on references, returns them with the references,
 /// including one in the credentials, which may contain a host.
 pub(super) fn url_host(url: &str) -> String {
     let plain = without_references(url);

@@ -1,4 +1,4 @@
-//! Defaults of required properties that a value leaves out.
+//! Defaults for required properties that a value leaves out.
 
 use serde_json::{Map, Value};
 
@@ -9,15 +9,15 @@ use super::pass::CastPass;
 use crate::schema::bounds;
 use crate::tool::ArgumentProblem;
 
-/// A value with the defaults of required properties that it left out.
+/// A value with defaults for required properties that it left out.
 pub(crate) struct Filled {
     pub(crate) value: Value,
-    /// The JSON Pointer of each added default.
+    /// Each added default's JSON Pointer.
     added: Vec<String>,
 }
 
 impl Filled {
-    /// Names the defaults that do not match their own schema in the problems of the value.
+    /// Names the defaults that do not match their own schema in the value's problems.
     pub(crate) fn explain(&self, mut problems: Vec<ArgumentProblem>) -> Vec<ArgumentProblem> {
         for problem in &mut problems {
             let is_within = |added: &&String| {
@@ -32,7 +32,7 @@ impl Filled {
     }
 }
 
-/// Adds the defaults of missing required properties, also in nested values. Returns `None` if there are none.
+/// Adds defaults for missing required properties, also in nested values. Returns `None` if there are none.
 ///
 /// Unlike [`cast`](super::cast), changes nothing that is present, and adds no optional property.
 pub(crate) fn fill_required(schema: &Value, value: &Value) -> Option<Filled> {
@@ -66,7 +66,8 @@ impl<'s> CastPass<'s> {
         }
     }
 
-    /// Collects the schemas that apply together: the schema, the target of its reference and those of `allOf`.
+    /// Collects the schemas that apply together: the schema, its reference's target and the schemas in
+    /// `allOf`.
     fn collect_parts(&mut self, schema: &'s Value, descent: usize, parts: &mut Vec<&'s Map<String, Value>>) {
         let (Some(descent), Value::Object(map)) = (self.descend(descent), schema) else { return };
         if let Some(target) = self.referred(map) {

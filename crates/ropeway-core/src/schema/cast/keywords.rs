@@ -1,4 +1,4 @@
-//! The keywords of a schema that a cast reads.
+//! The schema keywords that a cast reads.
 
 use serde_json::{Map, Value};
 
@@ -25,7 +25,8 @@ pub(super) fn is_nullable(map: &Map<String, Value>) -> bool {
     map.get("nullable") == Some(&Value::Bool(true))
 }
 
-/// Returns the schemas of the first items, and that of all others.
+/// Returns the schemas for the first items, and the schema for all
+/// others.
 pub(super) fn item_schemas(map: &Map<String, Value>) -> (&[Value], Option<&Value>) {
     match (map.get("prefixItems"), map.get("items")) {
         (Some(Value::Array(first)), rest) => (first, rest),

@@ -1,4 +1,4 @@
-//! Approximate matching of a value with a schema, for casts.
+//! Approximate matching between a value and a schema, for casts.
 
 use serde_json::{Map, Value};
 

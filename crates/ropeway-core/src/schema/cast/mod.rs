@@ -1,4 +1,4 @@
-//! Conversion of a value to its schema, with a record of all changes.
+//! Converting a value to its schema, with a record of all changes.
 
 mod change;
 mod fill;
@@ -26,7 +26,7 @@ const MAX_DESCENT: usize = 256;
 /// Maximum number of passes until nothing changes.
 const MAX_PASSES: usize = 4;
 
-/// The result of [`cast`]: a value converted to its schema as far as possible.
+/// What [`cast`] returns: a value converted to its schema as far as possible.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Cast<'v> {
@@ -40,8 +40,9 @@ pub struct Cast<'v> {
 
 /// Converts a value to a schema.
 ///
-/// Fills in defaults, converts a scalar of the wrong type if the conversion is unambiguous (`"3"` to `3`), and removes
-/// properties that the schema forbids. Everything else stays unchanged. Casting the result again changes nothing.
+/// Fills in defaults, converts a scalar with the wrong type if the conversion is unambiguous (`"3"` to `3`), and
+/// removes properties that the schema forbids. Everything else stays unchanged. Casting the result again changes
+/// nothing.
 pub fn cast<'v>(schema: &Value, value: &'v Value) -> Cast<'v> {
     let untouched =
         |why: &str| Cast { value: Cow::Borrowed(value), changes: Vec::new(), warnings: vec![reason::problem("", why)] };

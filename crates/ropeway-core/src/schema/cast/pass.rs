@@ -14,7 +14,7 @@ use crate::schema::pointer;
 use crate::schema::reason;
 use crate::tool::ArgumentProblem;
 
-/// Maximum number of comparisons of a part of the value with a part of the schema.
+/// Maximum number of comparisons between a part of the value and a part of the schema.
 const MAX_STEPS: usize = 500_000;
 
 /// Maximum number of warnings.
@@ -32,7 +32,7 @@ pub(super) struct CastPass<'s> {
     warned: usize,
 }
 
-/// The result of a tentative cast.
+/// A tentative cast's result.
 struct Attempt {
     value: Option<Value>,
     changes: Vec<ValueChange>,
@@ -248,10 +248,10 @@ impl<'s> CastPass<'s> {
         Some(Value::Object(next))
     }
 
-    /// Returns the default in a schema or in the target of its reference.
+    /// Returns the default in a schema or in its reference's target.
     pub(super) fn stated_default(&mut self, schema: &'s Value) -> Option<&'s Value> {
         let mut schema_with_default = schema;
-        // The chain of references may be circular.
+        // The reference chain may be circular.
         for _ in 0..8 {
             let map = schema_with_default.as_object()?;
             match (map.get("default"), self.referred(map)) {
@@ -262,7 +262,7 @@ impl<'s> CastPass<'s> {
         schema_with_default.get("default")
     }
 
-    /// Returns the default of a missing property, if its own schema accepts it.
+    /// Returns a missing property's default, if its own schema accepts it.
     fn default(&mut self, schema: &'s Value, descent: usize) -> Option<Value> {
         let default = self.stated_default(schema)?;
         let attempt = self.attempt(schema, default, descent);
@@ -292,7 +292,7 @@ impl<'s> CastPass<'s> {
         Some(next.map(|(at, item)| edits.remove(&at).unwrap_or_else(|| self.copied(item))).collect())
     }
 
-    /// Returns the target of the schema's reference, if it is inside of the document.
+    /// Returns the target of the schema's reference, if it is inside the document.
     pub(super) fn referred(&mut self, map: &'s Map<String, Value>) -> Option<&'s Value> {
         let reference = ["$ref", "$dynamicRef", "$recursiveRef"].iter().find_map(|keyword| map.get(*keyword))?;
         let (root, reference) = (self.root, reference.as_str()?);

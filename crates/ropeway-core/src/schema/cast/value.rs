@@ -1,4 +1,4 @@
-//! Types, comparison and conversion of JSON values.
+//! JSON value types, comparison and conversion.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub(super) fn has_type(value: &Value, kind: &str) -> bool {
     }
 }
 
-/// Returns `true` for whole numbers in any notation, and for numbers beyond the range of `f64` without a fraction.
+/// Returns `true` for whole numbers in any notation, and for numbers beyond `f64`'s range without a fraction.
 fn is_whole(number: &Number) -> bool {
     match number.as_f64() {
         Some(float) => float.fract() == 0.0,
@@ -64,7 +64,7 @@ pub(super) fn converted(value: &Value, kind: &str) -> Option<Value> {
 
 /// Parses a JSON number, if a JSON value can hold all its digits.
 fn number(text: &str) -> Option<Number> {
-    /// Significant digits of `f64`.
+    /// Significant `f64` digits.
     const DIGITS: usize = 16;
     // The parser would accept surrounding whitespace.
     if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) || !text.ends_with(|c: char| c.is_ascii_digit()) {

@@ -1,10 +1,10 @@
-//! Edits the members of a JSON object in its text. Members that are kept keep their text.
+//! Edits a JSON object's members in its text. Members that are kept keep their text.
 
 use std::borrow::Cow;
 
 use ropeway_mcp::protocol::{Member, scan_object};
 
-/// The change of a member's value.
+/// The change to a member's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Keep,
@@ -14,7 +14,7 @@ pub(super) enum Change {
     Remove,
 }
 
-/// Applies a change to each member. `change` gets the key and the JSON text of the value.
+/// Applies a change to each member. `change` gets the key and the value's JSON text.
 ///
 /// A text that is not an object is not changed.
 pub(super) fn edit_object<E>(
@@ -78,7 +78,7 @@ pub(super) fn with_member(object: &str, member: &str) -> String {
     format!("{inside}{comma}{member}}}")
 }
 
-/// Decodes the escapes of a key.
+/// Decodes a key's escapes.
 fn decoded(key: &str) -> Cow<'_, str> {
     if !key.contains('\\') {
         return Cow::Borrowed(key);

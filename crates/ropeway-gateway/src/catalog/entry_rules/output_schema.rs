@@ -1,4 +1,4 @@
-//! The schema of a tool's structured result.
+//! The schema for a tool's structured result.
 //!
 //! Since 2026-07-28 it may have any type. Before, it has the type `object`, and the TypeScript SDK 1 compiles it when it lists the tools:
 //! one that does not compile breaks the list. A client without the schema does not check the result, so the schema is removed then.
@@ -10,7 +10,7 @@ use super::{is_string, kept_if, object_of, object_schema};
 use crate::catalog::uris::percent_decoded;
 use ropeway_mcp::protocol::Era;
 
-/// Keywords whose values are maps of schemas.
+/// Keywords whose values are schema maps.
 const SCHEMA_MAPS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// Keywords whose values are data.
@@ -18,7 +18,7 @@ const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
 
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Checks an output schema for the clients of an era.
+/// Checks an output schema for clients in an era.
 pub(super) fn check(schema: &str, era: Era) -> Change {
     if era == Era::Modern {
         return object_of(schema, |key, value| if key == "$schema" { kept_if(is_string(value)) } else { Change::Keep });

@@ -14,9 +14,9 @@ use ropeway_core::tool::Alias;
 const MAX_RESTRICTED: usize = 1024;
 
 impl Router {
-    /// Returns the routes of a principal that may use some tools only.
+    /// Returns the routes for a principal that may use some tools only.
     ///
-    /// Its servers are those that have such a tool, or that the rights name. Prompts and resources of other servers are hidden.
+    /// Its servers are those that have such a tool, or that the rights name. Other servers' prompts and resources are hidden.
     pub(crate) fn restricted(&self, access: &Arc<ToolAccess>) -> Arc<Self> {
         if let Some(known) = lock(&self.restricted).get(&access.id()) {
             return known.clone();
@@ -60,7 +60,7 @@ impl Router {
         router
     }
 
-    /// Returns the routes of the same profile and rights for the current servers.
+    /// Returns routes with the same profile and rights, for the current servers.
     pub(crate) fn rebuilt(&self, views: &[ServerView]) -> Self {
         let router = Self::build(&self.profile, views);
         match &self.access {
@@ -69,12 +69,12 @@ impl Router {
         }
     }
 
-    /// Returns the tools that clients can call: their servers, and the servers' own names of them.
+    /// Returns the tools that clients can call: their servers, and the servers' own tool names.
     pub(crate) fn own_tool_names(&self) -> impl Iterator<Item = (&Alias, &str)> {
         self.tools.values().map(|route| (&route.server, &*route.own_name))
     }
 
-    /// Returns the server of a profile that exposes a single server under its own names, if clients may use it.
+    /// Returns the profile's server, if it has only one, exposes it under its own names, and clients may use it.
     pub(crate) fn transparent(&self) -> Option<&Alias> {
         self.profile.transparent().filter(|only| self.has_server(only))
     }

@@ -1,4 +1,4 @@
-//! The filters and overrides of a profile.
+//! A profile's filters and overrides.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ropeway_config::{Glob, ServerEntry, ToolSettings};
 use ropeway_core::checked::CheckedTool;
 use ropeway_core::tool::{Alias, Tool, ToolDefinition};
 
-/// Returns the definition of a tool as the profile changes it, and the tool; `None` if the profile filters it out.
+/// Returns a tool's definition as the profile changes it, and the tool; `None` if the profile filters it out.
 pub(super) fn shaped(
     view: &ServerView,
     tool: &CheckedTool,
@@ -21,7 +21,7 @@ pub(super) fn shaped(
     Some((changed, shape.apply(tool.tool())?))
 }
 
-/// Returns the filters and overrides of a profile for the tools of one server, if it has any.
+/// Returns a profile's filters and overrides for one server's tools, if it has any.
 pub(super) fn profile_shape(tools: &ToolSettings, entry: &ServerEntry) -> Option<ToolShape> {
     if *tools == ToolSettings::default() {
         return None;
@@ -48,7 +48,7 @@ pub(super) fn profile_shape(tools: &ToolSettings, entry: &ServerEntry) -> Option
     }
 }
 
-/// Returns the globs over a server's own tool names for a glob of a profile, which may be `SERVER.TOOL`.
+/// Returns the globs over a server's own tool names for a profile's glob, which may be `SERVER.TOOL`.
 fn server_globs(glob: &str, alias: &Alias) -> Vec<String> {
     let own = glob.split_once('.').filter(|(server, tool)| {
         Glob::new(server).is_ok_and(|server| server.matches(alias.as_str())) && Glob::new(tool).is_ok()

@@ -1,4 +1,4 @@
-//! Keys of clients.
+//! Client keys.
 //!
 //! A key is shown once, when it is created. Its record contains only a SHA-256 digest: a key has 256 random bits, so no slower
 //! hash is needed.
@@ -16,47 +16,47 @@ use crate::client::principal::ToolAccess;
 use ropeway_config::{PrincipalLimits, Rate};
 use ropeway_core::secret::Secret;
 
-/// The beginning of every key.
+/// The prefix that every key starts with.
 pub(crate) const KEY_PREFIX: &str = "rw_";
 
-/// Maximum length of the name of a key.
+/// Maximum key name length.
 const MAX_NAME: usize = 64;
 
-/// Maximum number of profiles, and of globs, of a key.
+/// Maximum profiles per key, and maximum globs per key.
 const MAX_RULES: usize = 1_000;
 
-/// A key of a client, without its secret.
+/// A client's key, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ClientKey {
     /// The public part of the key, which identifies it in logs.
     pub id: String,
-    /// The name of the client.
+    /// The client's name.
     pub name: String,
-    /// The SHA-256 digest of the key in hexadecimal.
+    /// The key's SHA-256 digest in hexadecimal.
     pub sha256: String,
     /// When the key was created, in seconds since 1970.
     pub created: u64,
     /// When the key expires, in seconds since 1970. `None` if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// Whether the client is an operator: it sees metrics, statistics, events and standard error of servers, and signs in to shared
+    /// Whether the client is an operator: it sees metrics, statistics, events and servers' standard error, and signs in to shared
     /// accounts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub operator: bool,
     /// The profiles and servers that the client may use. `None` allows all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiles: Option<Vec<String>>,
-    /// Globs of the tools that the client may use: names of tools, or `SERVER.TOOL`. `None` allows all.
+    /// Globs for the tools that the client may use: tool names, or `SERVER.TOOL`. `None` allows all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// The limits of the client. `None` uses those of the gateway.
+    /// The client's limits. `None` uses the gateway's limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<KeyLimits>,
 }
 
-/// The limits of one key.
+/// One key's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -70,10 +70,10 @@ pub struct KeyLimits {
     /// Maximum sessions in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<usize>,
-    /// Maximum bytes of a request body.
+    /// Maximum request body bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<usize>,
-    /// Maximum bytes of a result.
+    /// Maximum result bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<usize>,
 }
@@ -91,7 +91,7 @@ impl ClientKey {
         self.expires.is_some_and(|expires| expires <= unix_now())
     }
 
-    /// Returns the digest of the key; `None` if it is malformed.
+    /// Returns the key's digest; `None` if it is malformed.
     pub(crate) fn digest(&self) -> Option<KeyDigest> {
         let digits = self.sha256.as_bytes();
         let value = |at: usize| char::from(*digits.get(at)?).to_digit(16);
@@ -124,21 +124,21 @@ impl ClientKey {
     }
 }
 
-/// The SHA-256 digest of a key.
+/// A key's SHA-256 digest.
 pub(crate) type KeyDigest = [u8; 32];
 
-/// Returns the digest of a key or token.
+/// Returns a key's or token's digest.
 pub(crate) fn key_digest(key: &str) -> KeyDigest {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
     bytes
 }
 
-/// The settings of a new key.
+/// A new key's settings.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NewKey {
-    /// The name of the client: up to 64 letters, digits, `_`, `.`, `-` and `@`.
+    /// The client's name: up to 64 letters, digits, `_`, `.`, `-` and `@`.
     pub name: String,
     /// How long the key is valid. `None` for no limit.
     pub lifetime: Option<Duration>,
@@ -146,14 +146,14 @@ pub struct NewKey {
     pub operator: bool,
     /// The profiles and servers that the client may use. Empty allows all.
     pub profiles: Vec<String>,
-    /// Globs of the tools that the client may use. Empty allows all.
+    /// Globs for the tools that the client may use. Empty allows all.
     pub tools: Vec<String>,
-    /// The limits of the client.
+    /// The client's limits.
     pub limits: KeyLimits,
 }
 
 impl NewKey {
-    /// Creates the settings of a key without restrictions.
+    /// Creates settings for a key without restrictions.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }

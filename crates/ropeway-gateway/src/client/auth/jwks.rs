@@ -1,4 +1,4 @@
-//! Public keys of an authorization server, and the signatures that they verify.
+//! An authorization server's public keys, and the signatures that they verify.
 //!
 //! See [JSON Web Key](https://www.rfc-editor.org/rfc/rfc7517) and
 //! [JSON Web Algorithms](https://www.rfc-editor.org/rfc/rfc7518).
@@ -52,7 +52,7 @@ pub(crate) enum SignatureError {
 }
 
 impl KeySet {
-    /// Reads a set. Keys of other kinds are left out: private and symmetric keys, keys for encryption, unknown curves.
+    /// Reads a set. Other keys are left out: private and symmetric keys, keys for encryption, unknown curves.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Document {
@@ -127,7 +127,7 @@ impl PublicKey {
 }
 
 impl KeyMaterial {
-    /// Verifies a signature. `None` if the key is of another kind than the algorithm.
+    /// Verifies a signature. `None` if the key does not fit the algorithm.
     fn verify(&self, algorithm: JwtAlgorithm, message: &[u8], signature: &[u8]) -> Option<bool> {
         let with = |algorithm: &'static dyn VerificationAlgorithm, key: &[u8]| {
             UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()

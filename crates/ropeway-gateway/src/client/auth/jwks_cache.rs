@@ -1,4 +1,4 @@
-//! The public keys of an authorization server, fetched on demand and kept while the server is unreachable.
+//! An authorization server's public keys, fetched on demand and kept while the server is unreachable.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -27,7 +27,7 @@ const MAX_STALE: Duration = Duration::from_secs(24 * 3600);
 /// Time limit for one document.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum bytes of a document.
+/// Maximum document size in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Maximum fetches per minute, whatever tokens clients send.
@@ -42,10 +42,18 @@ pub(crate) struct CachedKeys {
     fetched: Instant,
 }
 
-/// The keys of one authorization server.
+/// One authorization server's keys.
+///
+/// The token verifier owns the cache, and a configuration reload passes it on if the issuer is the same. A fetch runs
+/// in a task with its own clone, so it ends even if the request that started it is gone. `fetching` is a tokio mutex
+/// because it is held across the fetch: requests that need newer keys wait for the same one. The std locks are held for
+/// single reads and writes, and taken after `fetching`.
+///
+/// The keys are absent, fresh, older than [`MAX_AGE`] (used while a background fetch replaces them), or older than
+/// [`MAX_STALE`] (not used).
 pub(crate) struct KeySetCache {
     issuer: String,
-    /// `None` if the metadata of the issuer names it.
+    /// `None` if the issuer's metadata names it.
     jwks_url: Option<String>,
     cached: RwLock<Option<CachedKeys>>,
     budget: Mutex<RateLimit>,
@@ -106,7 +114,7 @@ impl KeySetCache {
         read(&self.cached).as_ref().map(|cached| cached.version)
     }
 
-    /// Returns the version of the keys in memory, unless they are too old. Old keys are fetched again in the background.
+    /// Returns the cached keys' version, unless they are too old. Old keys are fetched again in the background.
     pub(crate) fn usable_version(self: &Arc<Self>) -> Option<u64> {
         self.usable(|cached| cached.version)
     }
@@ -196,7 +204,7 @@ impl KeySetCache {
         if keys.is_empty() { Err(FetchError::NoKeys { url: url.to_string() }) } else { Ok(keys) }
     }
 
-    /// Finds the URL of the keys in the metadata of the issuer.
+    /// Finds the keys' URL in the issuer's metadata.
     async fn discover(&self) -> Result<Url, FetchError> {
         #[derive(Deserialize)]
         struct Metadata {
@@ -212,7 +220,7 @@ impl KeySetCache {
                 }
                 Ok(metadata) => {
                     let keys = safe_url(&metadata.jwks_uri)?;
-                    // Keys that can be modified in transit would defeat the security of the issuer.
+                    // Keys that can be modified in transit would defeat the issuer's security.
                     let is_weaker = issuer.scheme() == "https" && keys.scheme() != "https";
                     return if is_weaker { Err(FetchError::Url(metadata.jwks_uri)) } else { Ok(keys) };
                 }
@@ -223,7 +231,7 @@ impl KeySetCache {
     }
 }
 
-/// Returns where the metadata of an issuer may be: [RFC 8414](https://www.rfc-editor.org/rfc/rfc8414#section-3.1), and
+/// Returns where an issuer's metadata may be: [RFC 8414](https://www.rfc-editor.org/rfc/rfc8414#section-3.1), and
 /// [OpenID Connect Discovery](https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderConfig).
 fn metadata_urls(issuer: &Url) -> [Url; 2] {
     let path = issuer.path().trim_end_matches('/');
@@ -259,7 +267,7 @@ async fn get_json<T: DeserializeOwned>(url: &Url) -> Result<T, FetchError> {
     serde_json::from_slice(&text).map_err(|source| FetchError::Invalid { url: url.to_string(), source })
 }
 
-/// Fetches a document of limited size.
+/// Fetches a document, up to the size limit.
 async fn get(url: &Url) -> Result<Vec<u8>, FetchError> {
     let failed = |error: reqwest::Error| {
         let (TransportError::Tls { source, .. } | TransportError::Other(source)) =

@@ -1,4 +1,4 @@
-//! Access tokens of an authorization server: signed JWTs, checked as
+//! Access tokens from an authorization server: signed JWTs, checked as
 //! [RFC 9068](https://www.rfc-editor.org/rfc/rfc9068#section-4) describes.
 
 use std::collections::HashMap;
@@ -20,10 +20,10 @@ use ropeway_config::{JwtAlgorithm, JwtSettings, OperatorTokens, PrincipalLimits}
 use ropeway_core::sync::lock;
 use ropeway_core::tool::escape_invisible;
 
-/// Maximum length of a token.
+/// Maximum token length.
 const MAX_TOKEN: usize = 16 << 10;
 
-/// Maximum length of a principal's name.
+/// Maximum principal name length.
 const MAX_PRINCIPAL: usize = 256;
 
 /// Maximum number of verified tokens in the cache.
@@ -43,7 +43,7 @@ struct VerifiedToken {
     principal: Principal,
     /// Seconds since 1970, with the clock skew.
     expires: f64,
-    /// The version of the keys that verified the signature.
+    /// The key version that verified the signature.
     keys: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum TokenRefusal {
     /// The token does not have the required scopes.
     #[error("the token does not have the required scopes")]
     Scope,
-    /// The keys of the issuer are not available.
+    /// The issuer's keys are not available.
     #[error("the keys of the issuer are not available")]
     Unavailable,
 }
@@ -67,7 +67,7 @@ struct ReadToken {
     kid: Option<String>,
     claims: Map<String, Value>,
     signature: Vec<u8>,
-    /// Length of the part that is signed.
+    /// Length of the signed part.
     signed: usize,
 }
 
@@ -93,12 +93,12 @@ impl JwtVerifier {
         &self.settings
     }
 
-    /// Returns the public keys of the issuer.
+    /// Returns the issuer's public keys.
     pub(crate) fn keys(&self) -> &Arc<KeySetCache> {
         &self.keys
     }
 
-    /// Returns the principal of a token.
+    /// Returns a token's principal.
     pub(crate) async fn find(&self, token: &str) -> Result<Principal, TokenRefusal> {
         let digest = key_digest(token);
         if let Some(principal) = self.known(&digest) {
@@ -120,7 +120,7 @@ impl JwtVerifier {
         Ok(principal)
     }
 
-    /// Returns the principal of a token that was verified with the current keys, and that has not expired since.
+    /// Returns a token's principal, if the token was verified with the current keys and has not expired since.
     fn known(&self, digest: &KeyDigest) -> Option<Principal> {
         let verified = lock(&self.verified);
         let token = verified.get(digest)?;
@@ -140,7 +140,7 @@ impl JwtVerifier {
         verified.insert(digest, token);
     }
 
-    /// Checks the issuer, audience and validity of a token. Returns when it expires.
+    /// Checks a token's issuer, audience and validity. Returns when it expires.
     fn check_claims(&self, claims: &Map<String, Value>, now: f64) -> Result<f64, TokenRefusal> {
         let invalid = |reason| Err(TokenRefusal::Invalid(reason));
         let skew = self.settings.clock_skew.as_secs_f64();
@@ -234,7 +234,7 @@ impl ReadToken {
     }
 }
 
-/// Returns the scopes of a token: `scope` ([RFC 8693](https://www.rfc-editor.org/rfc/rfc8693#section-4.2)), or `scp`.
+/// Returns a token's scopes: `scope` ([RFC 8693](https://www.rfc-editor.org/rfc/rfc8693#section-4.2)), or `scp`.
 fn scopes(claims: &Map<String, Value>) -> Vec<&str> {
     let values = ["scope", "scp"].iter().filter_map(|name| claims.get(*name));
     let texts = values.flat_map(|value| match value {
@@ -244,7 +244,7 @@ fn scopes(claims: &Map<String, Value>) -> Vec<&str> {
     texts.collect()
 }
 
-/// Returns `true` if the claims are those of an operator's token.
+/// Returns `true` if the claims mark an operator's token.
 fn selects(rule: &OperatorTokens, claims: &Map<String, Value>) -> bool {
     match rule {
         OperatorTokens::Scope(scope) => scopes(claims).contains(&scope.as_str()),
@@ -258,7 +258,7 @@ fn selects(rule: &OperatorTokens, claims: &Map<String, Value>) -> bool {
     }
 }
 
-/// Returns the name of the principal. A name that could forge or hide parts of log lines is refused.
+/// Returns the principal's name. A name that could forge or hide text in log lines is refused.
 fn principal_name<'a>(claims: &'a Map<String, Value>, claim: &str) -> Result<&'a str, TokenRefusal> {
     let name = claims.get(claim).and_then(Value::as_str).unwrap_or_default();
     let is_name = !name.is_empty() && name.len() <= MAX_PRINCIPAL && escape_invisible(name) == name;

@@ -1,4 +1,4 @@
-//! The file with the keys of clients: reading it, and changing it under a lock.
+//! The client key file: reading it, and changing it under a lock.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,39 +14,39 @@ use ropeway_core::private_file::FileStamp;
 use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 use ropeway_core::secret::Secret;
 
-/// The version of the format.
+/// The format version.
 const VERSION: u32 = 1;
 
-/// Maximum bytes of the file.
+/// Maximum file size in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// Maximum number of keys in a file.
 const MAX_KEYS: usize = 10_000;
 
-/// Why a file with keys could not be read or changed.
+/// Why a key file could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFileError {
     /// The file could not be read.
     #[error("could not read `{}`", path.display())]
     Read {
-        /// The path of the file.
+        /// The file's path.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         source: io::Error,
     },
     /// The file could not be written.
     #[error("could not write `{}`", path.display())]
     Write {
-        /// The path of the file.
+        /// The file's path.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         source: io::Error,
     },
-    /// The content of the file is invalid.
+    /// The file's content is invalid.
     #[error("`{}` is not a valid key file: {problem}", path.display())]
     Invalid {
-        /// The path of the file.
+        /// The file's path.
         path: PathBuf,
         /// A description of the problem.
         problem: String,
@@ -54,7 +54,7 @@ pub enum KeyFileError {
     /// Other users can change the file.
     #[error("other users can change `{}` (mode {mode:o})", path.display())]
     Exposed {
-        /// The path of the file.
+        /// The file's path.
         path: PathBuf,
         /// The permission bits.
         mode: u32,
@@ -62,10 +62,10 @@ pub enum KeyFileError {
     /// A key with this name exists.
     #[error("a key named `{name}` already exists")]
     Duplicate {
-        /// The name of the key.
+        /// The key's name.
         name: String,
     },
-    /// The settings of a new key are invalid.
+    /// A new key's settings are invalid.
     #[error("{problem}")]
     Settings {
         /// A description of the problem.
@@ -73,7 +73,7 @@ pub enum KeyFileError {
     },
 }
 
-/// The file with the keys of clients.
+/// The client key file.
 #[derive(Clone, Debug)]
 pub struct KeyFile {
     path: PathBuf,
@@ -92,12 +92,12 @@ impl KeyFile {
         Self { path: path.into() }
     }
 
-    /// Returns the path of the file.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the version of the file; `None` if it cannot be accessed.
+    /// Returns the file's version; `None` if it cannot be accessed.
     pub(crate) fn stamp(&self) -> Option<FileStamp> {
         let metadata = fs::metadata(&self.path).ok()?;
         Some(FileStamp::from(&metadata))
@@ -180,7 +180,7 @@ impl KeyFile {
             return Err(KeyFileError::Settings { problem });
         }
         self.change(true, |keys| {
-            // The name of an expired key can be reused.
+            // An expired key's name can be reused.
             keys.retain(|key| key.name != made.1.name || !key.is_expired());
             if keys.iter().any(|key| key.name == made.1.name) {
                 return Err(KeyFileError::Duplicate { name: made.1.name.clone() });
@@ -205,7 +205,7 @@ impl KeyFile {
         Ok(revoked)
     }
 
-    /// Makes the keys with a name or id those of an operator, or of none. The secrets stay valid. Returns the keys.
+    /// Grants or withdraws operator rights for the keys with a name or id. The secrets stay valid. Returns the keys.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The keys of clients in memory, reloaded when their file changes.
+//! Client keys in memory, reloaded when their file changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use ropeway_core::event::{Event, Events};
 use ropeway_core::private_file::FileStamp;
 use ropeway_core::sync::{read, write};
 
-/// The keys of a file.
+/// A key file's keys.
 pub(crate) struct Keys {
     file: KeyFile,
     principals: Arc<Principals>,
-    /// The default limits of keys.
+    /// The default limits for keys.
     limits: PrincipalLimits,
     table: RwLock<KeyTable>,
-    /// When the version of the file was last read, in microseconds since `created`.
+    /// When the file's version was last read, in microseconds since `created`.
     checked: AtomicU64,
     created: Instant,
     events: Events,
@@ -31,10 +31,10 @@ pub(crate) struct Keys {
 /// Interval between checks of the file's version. A busy gateway would otherwise check it twenty times a millisecond.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The keys of one version of the file, by their digests.
+/// The keys in one version of the file, by digest.
 struct KeyTable {
     keys: HashMap<KeyDigest, LiveKey>,
-    /// The version of the file that was read last, also if it was invalid. A file that could not be read is tried again.
+    /// The file version that was read last, even if it was invalid. A file that could not be read is tried again.
     stamp: Option<FileStamp>,
     /// Whether the file could not be read. Only the first failure is reported.
     is_unreadable: bool,
@@ -63,7 +63,7 @@ pub(crate) enum KeyRefusal {
 }
 
 impl Keys {
-    /// Reads the keys of a file.
+    /// Reads the keys from a file.
     pub(crate) fn load(
         file: KeyFile,
         principals: &Arc<Principals>,
@@ -79,9 +79,9 @@ impl Keys {
         Ok(Self { file, principals: principals.clone(), limits, table, checked, created, events })
     }
 
-    /// Returns the principal of a key.
+    /// Returns a key's principal.
     ///
-    /// The metadata of the file is read at most once a millisecond, so that a key is refused as soon as the command that revoked it
+    /// The file's metadata is read at most once a millisecond, so that a key is refused as soon as the command that revoked it
     /// has ended.
     pub(crate) fn find(&self, key: &str) -> Result<Principal, KeyRefusal> {
         let digest = key_digest(key);
@@ -113,14 +113,14 @@ impl Keys {
         is_due && self.checked.compare_exchange(checked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends the streams of principals whose keys are revoked or expired.
+    /// Ends streams whose principals' keys are revoked or expired.
     pub(crate) fn end_streams(&self) {
         self.refresh();
         let table = read(&self.table);
         table.keys.values().filter(|key| key.is_expired()).for_each(|key| key.principal.revoke());
     }
 
-    /// Ends the streams of principals that have no key in the file that replaces this one.
+    /// Ends streams for principals that have no key in the file that replaces this one.
     pub(crate) fn end_streams_without(&self, other: Option<&Self>) {
         let none = HashMap::new();
         let other = other.map(|other| read(&other.table));
@@ -142,14 +142,14 @@ impl Keys {
                 (table.stamp, table.is_unreadable) = (stamp, false);
                 let kept: HashSet<KeyDigest> = keys.iter().filter_map(ClientKey::digest).collect();
                 let revoked = table.keys.iter().filter(|(digest, _)| !kept.contains(*digest));
-                // First, so that a new key with the name of a revoked one gets a principal of its own.
+                // First, so that a new key with a revoked key's name gets its own principal.
                 revoked.for_each(|(_, key)| key.principal.revoke());
                 table.keys = live_keys(keys, &self.principals, self.limits);
                 self.principals.set_keys(names(&table.keys).len());
                 tracing::info!(keys = table.keys.len(), "reloaded `{}`", self.file.path().display());
             }
             Err(error) => {
-                // A read error, such as a lack of descriptors or memory, may be temporary, so the file is read again.
+                // A read error, such as too few descriptors or too little memory, may be temporary, so the file is read again.
                 let is_unreadable = matches!(error, KeyFileError::Read { .. });
                 if !is_unreadable {
                     table.stamp = stamp;
@@ -164,14 +164,14 @@ impl Keys {
     }
 }
 
-/// Ends the streams of principals without a key. A key with the name of another has a principal of its own.
+/// Ends streams for principals without a key. A key with another key's name has its own principal.
 fn revoke_missing(before: &HashMap<KeyDigest, LiveKey>, after: &HashMap<KeyDigest, LiveKey>) {
     let kept: HashMap<&str, &Principal> = after.values().map(|key| (key.principal.id(), &key.principal)).collect();
     let is_kept = |key: &LiveKey| kept.get(key.principal.id()).is_some_and(|kept| kept.is_clone(&key.principal));
     before.values().filter(|key| !is_kept(key)).for_each(|key| key.principal.revoke());
 }
 
-/// Returns the ids of the principals with keys.
+/// Returns the principals' ids.
 fn names(keys: &HashMap<KeyDigest, LiveKey>) -> HashSet<&str> {
     keys.values().map(|key| key.principal.id()).collect()
 }

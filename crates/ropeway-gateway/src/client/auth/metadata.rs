@@ -1,4 +1,4 @@
-//! Protected-resource metadata of the gateway, and challenges for clients without a valid token.
+//! The gateway's protected-resource metadata, and challenges for clients without a valid token.
 //!
 //! See [RFC 9728](https://www.rfc-editor.org/rfc/rfc9728) and
 //! [Authorization](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization).
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use ropeway_config::JwtSettings;
 
-/// The path of the metadata. The path of the resource follows.
+/// The metadata path. The resource's path follows.
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
-/// The path of the gateway, if its URL is not configured.
+/// The gateway's path, if its URL is not configured.
 const DEFAULT_PATH: &str = "/mcp";
 
-/// The error of a request without a valid token, as in [RFC 6750](https://www.rfc-editor.org/rfc/rfc6750#section-3.1).
+/// The error for a request without a valid token, as in [RFC 6750](https://www.rfc-editor.org/rfc/rfc6750#section-3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// The request has no token.
@@ -24,14 +24,14 @@ pub(crate) enum Challenge {
     InsufficientScope,
 }
 
-/// Returns the public URL of the gateway. `host` is the `Host` of a request.
+/// Returns the gateway's public URL. `host` is a request's `Host`.
 fn resource(settings: &JwtSettings, host: Option<&str>) -> Option<String> {
     let is_url = |text: &&String| text.starts_with("https://") || text.starts_with("http://");
     let configured = settings.resource.as_ref().or_else(|| settings.audience.iter().find(is_url));
     configured.cloned().or_else(|| Some(format!("http://{}{DEFAULT_PATH}", host?)))
 }
 
-/// Returns the URL of the metadata of a resource.
+/// Returns a resource's metadata URL.
 fn metadata_url(resource: &str) -> String {
     let start = resource.find("://").map_or(0, |at| at + 3);
     let end = resource[start..].find(['/', '?', '#']).map_or(resource.len(), |at| start + at);
@@ -39,7 +39,7 @@ fn metadata_url(resource: &str) -> String {
     format!("{}{METADATA_PATH}{path}", &resource[..end])
 }
 
-/// Returns the metadata of the gateway.
+/// Returns the gateway's metadata.
 pub(crate) fn resource_metadata(settings: &JwtSettings, name: &str, host: Option<&str>) -> Option<Value> {
     let mut metadata = json!({
         "resource": resource(settings, host)?,
@@ -53,7 +53,7 @@ pub(crate) fn resource_metadata(settings: &JwtSettings, name: &str, host: Option
     Some(metadata)
 }
 
-/// Returns the value of `WWW-Authenticate`. Without `settings`, clients need a key.
+/// Returns the `WWW-Authenticate` value. Without `settings`, clients need a key.
 pub(crate) fn challenge(settings: Option<&JwtSettings>, host: Option<&str>, challenge: Challenge) -> String {
     let mut parts = Vec::new();
     match challenge {

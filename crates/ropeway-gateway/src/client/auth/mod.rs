@@ -1,4 +1,4 @@
-//! Authentication of clients: keys, and tokens of an authorization server.
+//! Client authentication: keys, and tokens from an authorization server.
 
 mod client_key;
 mod jwks;
@@ -27,18 +27,18 @@ use ropeway_core::error_chain::chain;
 use ropeway_core::event::{Event, Events};
 use ropeway_core::sync::{read, write};
 
-/// The authentication of a gateway's clients.
+/// A gateway's client authentication.
 pub(crate) struct Auth {
     principals: Arc<Principals>,
-    /// The principal of HTTP clients if they are not authenticated.
+    /// The principal for HTTP clients that are not authenticated.
     anonymous: Principal,
-    /// The principal of the user who runs the gateway: standard input and output, and Unix sockets.
+    /// The principal for the user who runs the gateway: standard input and output, and Unix sockets.
     local: Principal,
     methods: RwLock<Arc<AuthMethods>>,
     events: Events,
 }
 
-/// The methods of one version of the configuration.
+/// The methods that one configuration version defines.
 struct AuthMethods {
     settings: AuthSettings,
     limits: PrincipalLimits,
@@ -53,16 +53,16 @@ pub(crate) struct Denial {
     pub(crate) status: u16,
     /// The message for the client.
     pub(crate) message: String,
-    /// The value of `WWW-Authenticate`.
+    /// The `WWW-Authenticate` value.
     pub(crate) challenge: Option<String>,
 }
 
 impl Auth {
-    /// Prepares the methods of the settings. Problems at a reload are reported as events.
+    /// Prepares the methods that the settings define. Problems at a reload are reported as events.
     ///
     /// # Errors
     ///
-    /// Fails if the keys of clients cannot be read.
+    /// Fails if the client keys cannot be read.
     pub(crate) fn new(settings: &GatewaySettings, shares: Shares, events: Events) -> Result<Self, KeyFileError> {
         let principals = Arc::new(Principals::new(shares));
         let limits = settings.principal_limits;
@@ -114,7 +114,7 @@ impl Auth {
         read(&self.methods).settings.is_required()
     }
 
-    /// Ends the streams of principals whose keys or tokens are revoked or expired.
+    /// Ends streams whose principals' keys or tokens are revoked or expired.
     pub(crate) fn end_streams(&self) {
         self.principals.end_streams(unix_now());
         if let Some(keys) = &self.methods().keys {
@@ -122,12 +122,12 @@ impl Auth {
         }
     }
 
-    /// Returns the principal of the user who runs the gateway.
+    /// Returns the principal for the user who runs the gateway.
     pub(crate) fn local(&self) -> &Principal {
         &self.local
     }
 
-    /// Returns the principal of a request by its `Authorization` header.
+    /// Returns a request's principal by its `Authorization` header.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Auth {
         }
     }
 
-    /// Returns the metadata of the gateway as a protected resource, if it accepts tokens.
+    /// Returns the gateway's protected-resource metadata, if it accepts tokens.
     pub(crate) fn resource_metadata(&self, name: &str, host: Option<&str>) -> Option<String> {
         let methods = self.methods();
         let metadata = metadata::resource_metadata(methods.jwt_settings()?, name, host)?;
@@ -151,13 +151,13 @@ impl Auth {
     }
 }
 
-/// Returns the rights of the user who runs the gateway. Without authentication, which other machines cannot use, all clients have
-/// them.
+/// Returns the rights for the user who runs the gateway. Without authentication, which other machines cannot use, all clients
+/// have them.
 fn own_grant(limits: PrincipalLimits) -> Grant {
     Grant { is_operator: true, limits, ..Grant::default() }
 }
 
-/// The parts of a request that authentication needs.
+/// The request parts that authentication needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Authorization<'a> {
     pub(crate) token: Token<'a>,
@@ -165,7 +165,7 @@ pub(crate) struct Authorization<'a> {
     pub(crate) host: Option<&'a str>,
 }
 
-/// The `Authorization` header of a request.
+/// A request's `Authorization` header.
 #[derive(Clone, Copy)]
 pub(crate) enum Token<'a> {
     Missing,
@@ -175,7 +175,7 @@ pub(crate) enum Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Reads the value of the header.
+    /// Reads the header's value.
     pub(crate) fn parse(value: &'a str) -> Self {
         match value.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
@@ -199,7 +199,7 @@ enum Refusal {
 }
 
 impl AuthMethods {
-    /// Prepares the methods. The public keys of `before` are kept if the issuer is the same.
+    /// Prepares the methods. The public keys from `before` are kept if the issuer is the same.
     fn new(
         settings: &AuthSettings,
         limits: PrincipalLimits,
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(share().await, 2, "a quarter");
         file.revoke("b").expect("a key");
         assert_eq!(share().await, 8);
-        // The users of an authorization server are not known in advance.
+        // An authorization server's users are not known in advance.
         let jwt = JwtSettings::new("https://issuer.example", "gateway");
         auth.reload(&settings.with_auth(keyed.with_jwt(Some(jwt))));
         assert_eq!(share().await, 2);

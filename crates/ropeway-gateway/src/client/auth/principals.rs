@@ -1,4 +1,4 @@
-//! The principals of a gateway: one record for each id, so that all requests of a principal share its limits.
+//! A gateway's principals: one record for each id, so that all requests by a principal share its limits.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -67,7 +67,7 @@ impl Principals {
         principal
     }
 
-    /// Ends the streams of principals whose tokens have expired.
+    /// Ends streams whose principals' tokens have expired.
     pub(crate) fn end_streams(&self, now: u64) {
         let mut principals = lock(&self.table);
         principals.retain(|_, principal| {
@@ -125,7 +125,7 @@ mod tests {
         assert!(!signed_in.revoked().is_cancelled());
         principals.end_streams(200);
         assert!(signed_in.revoked().is_cancelled() && !keyed.revoked().is_cancelled());
-        // A new token makes a new record, and what the clients of the old one hold still counts.
+        // A new token makes a new record, and what the old record's clients hold still counts.
         let shares = Shares::new(&GatewayLimits { sessions: 8, ..GatewayLimits::default() });
         let _session = shares.take(Resource::Sessions, signed_in.holdings(), 1).expect("room");
         let renewed = principals.enter("jwt:a", Grant::default());

@@ -1,4 +1,4 @@
-//! The lines of a session journal.
+//! Session journal lines.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,7 +30,7 @@ impl fmt::Display for SessionUid {
     }
 }
 
-/// Identifies a principal in the journal: a part of the SHA-256 digest of its id.
+/// Identifies a principal in the journal: part of its id's SHA-256 digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PrincipalKey(u128);
 
@@ -38,7 +38,7 @@ impl PrincipalKey {
     /// All clients without a name.
     pub(super) const UNNAMED: Self = Self(0);
 
-    /// Returns the key of the principal with this id.
+    /// Returns the key for the principal with this id.
     pub(crate) fn of(id: &str) -> Self {
         if id.is_empty() {
             return Self::UNNAMED;
@@ -53,11 +53,11 @@ impl PrincipalKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotedSession {
     pub(crate) uid: SessionUid,
-    /// `None` if the line of the session was written before journals had principals.
+    /// `None` if the session's line was written before journals had principals.
     pub(crate) principal: Option<PrincipalKey>,
     /// When the session started, in seconds since 1970.
     pub(crate) issued: u64,
-    /// When the id of the session expires, in seconds since 1970.
+    /// When the session's id expires, in seconds since 1970.
     pub(crate) expires: u64,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct NotedSession {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionNotes {
     pub(crate) log_level: Option<LogLevel>,
-    /// The subscribed resources, by the URIs of the client.
+    /// The subscribed resources, by the client's URIs.
     pub(crate) subscriptions: BTreeSet<Box<str>>,
 }
 
@@ -75,7 +75,7 @@ impl SessionNotes {
     }
 }
 
-/// One change of the notes about a session.
+/// One change to a session's notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoteChange<'a> {
     LogLevel(LogLevel),
@@ -83,16 +83,16 @@ pub(crate) enum NoteChange<'a> {
     Unsubscribe(&'a str),
 }
 
-/// All sessions of a principal that started until a time have ended.
+/// Marks all sessions that a principal started until a time as ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Watermark {
     pub(super) principal: PrincipalKey,
     pub(super) issued: u64,
-    /// When the last of the sessions expires that it stands for.
+    /// When the last session that it stands for expires.
     pub(super) expires: u64,
 }
 
-/// The content of a line.
+/// A line's content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// Replaces the notes about a session.
@@ -120,7 +120,7 @@ impl OwnedChange {
     }
 }
 
-/// The JSON of a line. Earlier versions wrote `session`, `log_level`, `subscriptions`, `ended` and `expires` only, with all notes
+/// A line's JSON. Earlier versions wrote `session`, `log_level`, `subscriptions`, `ended` and `expires` only, with all notes
 /// about the session in each line.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -194,7 +194,7 @@ pub(super) mod encode {
     }
 
     fn write(line: &Line, text: &mut Vec<u8>) {
-        // A struct of strings and numbers always has a JSON form, and memory takes all of it.
+        // A struct with only strings and numbers always has a JSON form, and writing to memory does not fail.
         let _ = serde_json::to_writer(&mut *text, line);
         text.push(b'\n');
     }
@@ -205,7 +205,7 @@ pub(super) mod encode {
         write(&Line { log_level, subscriptions: notes.subscriptions.clone(), ..of_session(session) }, text);
     }
 
-    /// Writes one change of the notes about a session.
+    /// Writes one change to a session's notes.
     pub(in super::super) fn change(session: &NotedSession, change: &NoteChange<'_>, text: &mut Vec<u8>) {
         let change = match change {
             NoteChange::LogLevel(level) => ChangeText::LogLevel(level.name().to_owned()),
@@ -215,12 +215,12 @@ pub(super) mod encode {
         write(&Line { change: Some(change), ..of_session(session) }, text);
     }
 
-    /// Writes the end of a session.
+    /// Writes a session's end.
     pub(in super::super) fn end(session: &NotedSession, text: &mut Vec<u8>) {
         write(&Line { ended: true, ..of_session(session) }, text);
     }
 
-    /// Writes the end of all sessions that a principal started until a time.
+    /// Writes that all sessions that a principal started until a time have ended.
     pub(in super::super) fn watermark(watermark: &Watermark, text: &mut Vec<u8>) {
         let principal = Some(hexadecimal(watermark.principal));
         let (issued, expires) = (Some(watermark.issued), watermark.expires);

@@ -1,6 +1,6 @@
 //! The notes about sessions in memory, bounded for each principal and in all.
 //!
-//! Every operation costs the logarithm of the number of sessions, so that a lock around the notebook is held for a moment only.
+//! Every operation takes logarithmic time in the session count, so that a lock around the notebook is held only briefly.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,17 +15,17 @@ const SUBSCRIPTION_BYTES: usize = 64;
 /// Maximum number of expired sessions that one change removes.
 const MAX_REMOVED: usize = 64;
 
-/// One of several principals may hold one in this many of all ended sessions and bytes.
+/// A named principal may hold one in this many ended sessions and bytes.
 const SHARE: usize = 4;
 
 /// How much a journal holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Ended sessions of all principals.
+    /// Ended sessions, for all principals together.
     pub(super) ended: usize,
-    /// Bytes of the notes of all principals.
+    /// Note bytes, for all principals together.
     pub(super) bytes: usize,
-    /// Bytes of the notes about one session.
+    /// Note bytes, for one session.
     pub(super) session_bytes: usize,
 }
 
@@ -36,7 +36,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the part of an amount that one principal may hold.
+    /// Returns one principal's share in an amount.
     fn share(amount: usize, principal: PrincipalKey) -> usize {
         if principal == PrincipalKey::UNNAMED { amount } else { (amount / SHARE).max(1) }
     }
@@ -48,23 +48,28 @@ pub(super) struct Full;
 
 /// The notes about all sessions.
 ///
-/// An ended session is one entry until its id expires. A principal at its limit gives up the entries of its oldest ended sessions
-/// and gets a watermark instead: all of its sessions that started until then have ended, also those that its clients have not ended
-/// and that only their ids could revive. A session that has ended therefore never comes back.
+/// An ended session is one entry until its id expires. A principal at its limit gives up its oldest ended sessions' entries and
+/// gets a watermark instead: all its sessions that started until then have ended, even sessions that its clients have not ended
+/// and that only their ids could revive. An ended session therefore never comes back.
+///
+/// [`Journal`](super::Journal) owns the notebook behind a mutex and is its only writer. The notebook has no lock, does no I/O and
+/// waits for nothing, so that its caller can queue lines under the same lock. The writer's thread builds a separate notebook
+/// whenever it rewrites the file. `update` is the only function that changes a principal's entry, and it keeps the orders
+/// consistent. Dropping a notebook only frees memory.
 #[derive(Debug)]
 pub(super) struct Notebook {
     limits: Limits,
     sessions: HashMap<SessionUid, Entry>,
     principals: HashMap<PrincipalKey, Holder>,
-    /// Principals by their number of ended sessions.
+    /// Principals by ended session count.
     by_ended: BTreeSet<(usize, PrincipalKey)>,
-    /// Principals by the bytes of their notes.
+    /// Principals by note bytes.
     by_bytes: BTreeSet<(usize, PrincipalKey)>,
     by_expiry: BTreeSet<(u64, SessionUid)>,
     watermarks_by_expiry: BTreeSet<(u64, PrincipalKey)>,
-    /// Ended sessions and watermarks of all principals.
+    /// Ended sessions and watermarks, for all principals together.
     ended: usize,
-    /// Bytes of the notes of all principals.
+    /// Note bytes, for all principals together.
     bytes: usize,
     changes: u64,
 }
@@ -80,7 +85,7 @@ enum Content {
     Notes {
         notes: SessionNotes,
         bytes: usize,
-        /// The number of the last change.
+        /// The last change's number.
         changed: u64,
     },
     Ended,
@@ -138,7 +143,7 @@ impl Notebook {
         holder.and_then(|holder| holder.watermark).is_some_and(|watermark| session.issued <= watermark.issued)
     }
 
-    /// Applies a line of the file. Lines of sessions that have expired are ignored.
+    /// Applies a line from the file. Lines about expired sessions are ignored.
     pub(super) fn apply(&mut self, record: Record, now: u64) {
         match record {
             Record::Notes(session, notes) if session.expires > now => self.replace(&session, notes),
@@ -229,8 +234,8 @@ impl Notebook {
         }
     }
 
-    /// Adds the notes about a session that has none. The oldest notes make room: those of its principal, or of the one with the
-    /// most bytes.
+    /// Adds the notes about a session that has none. The oldest notes make room: the principal's own at its share, and at the
+    /// total limit those with the principal that has the most bytes.
     fn insert_notes(&mut self, session: &NotedSession, notes: SessionNotes, bytes: usize) {
         if notes.is_empty() {
             return;
@@ -292,10 +297,10 @@ impl Notebook {
         Ok(raised)
     }
 
-    /// Replaces the oldest ended sessions of a principal by a watermark. Returns `None` if that would make no room.
+    /// Replaces a principal's oldest ended sessions by a watermark. Returns `None` if that would make no room.
     fn give_up_oldest(&mut self, principal: PrincipalKey) -> Option<Watermark> {
         let holder = self.principals.get(&principal)?;
-        // The first watermark takes the room of one session.
+        // The first watermark takes one session's room.
         let count = if holder.watermark.is_some() { 1 } else { 2 };
         let oldest: Vec<_> = holder.ended.iter().take(count).copied().collect();
         let (issued, _) = oldest.get(count - 1)?;
@@ -305,7 +310,7 @@ impl Notebook {
         self.principals.get(&principal)?.watermark
     }
 
-    /// Raises the watermark of a principal, and removes the ended sessions that it covers.
+    /// Raises a principal's watermark, and removes the ended sessions that it covers.
     fn raise(&mut self, watermark: Watermark) {
         let principal = watermark.principal;
         let before = self.principals.get(&principal).and_then(|holder| holder.watermark);
@@ -330,7 +335,7 @@ impl Notebook {
         }
     }
 
-    /// Removes the entry of a session.
+    /// Removes a session's entry.
     fn remove(&mut self, uid: SessionUid) -> Option<Entry> {
         let entry = self.sessions.remove(&uid)?;
         self.by_expiry.remove(&(entry.session.expires, uid));
@@ -367,7 +372,7 @@ impl Notebook {
         self.by_bytes.insert((holder.bytes, principal));
     }
 
-    /// Writes all lines that [`apply`](Self::apply) needs for the same notebook.
+    /// Writes all lines that [`apply`](Self::apply) needs to build the same notebook.
     pub(super) fn write(&self, text: &mut Vec<u8>) {
         let mut notes = Vec::new();
         for holder in self.principals.values() {
@@ -399,7 +404,7 @@ mod tests {
         NotedSession { uid, principal: Some(key), issued: number, expires: number + 1000 }
     }
 
-    /// Checks the sums, and that the lines of the notebook make the same one.
+    /// Checks the sums, and that the notebook's lines make the same notebook.
     fn check(notebook: &Notebook) {
         let is_ended = |entry: &&Entry| matches!(entry.content, Content::Ended);
         let watermarks = notebook.principals.values().filter(|holder| holder.watermark.is_some()).count();

@@ -1,4 +1,4 @@
-//! The thread that writes the file of a session journal.
+//! The thread that writes a session journal's file.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -22,10 +22,10 @@ use ropeway_core::sync::lock;
 /// The file is rewritten when it is twice as large as after the last time, and at least this large.
 const MIN_REWRITE: u64 = 4 << 20;
 
-/// Maximum bytes of a file that are read.
+/// Maximum bytes that are read from a file.
 const MAX_READ: u64 = 256 << 20;
 
-/// Maximum length of a line that is read.
+/// Maximum line length, in bytes.
 const MAX_LINE: u64 = 4 << 20;
 
 /// Maximum bytes that wait for the writer, and that a writer keeps while the disk fails.
@@ -41,12 +41,17 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Queues lines for the thread that writes them. Dropping it waits for the thread.
+///
+/// The journal owns this handle, and the thread owns the file. They share the queue, whose std mutex is held only to add or take
+/// lines, never during I/O, and is the last lock that a request takes. The file has a lock of its own, which excludes other
+/// gateways; the thread takes it while it holds no other. Lines that could not be written stay with the thread for the next
+/// attempt, up to [`MAX_QUEUED`] bytes. Dropping the handle closes the queue, and the thread writes what is left and ends.
 pub(super) struct Writer {
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The lines that wait for the thread. The thread takes all of them at once.
+/// The lines that wait for the thread. The thread takes them all at once.
 #[derive(Default)]
 struct Queue {
     batch: Mutex<Batch>,
@@ -108,14 +113,14 @@ impl Drop for Writer {
     fn drop(&mut self) {
         lock(&self.queue.batch).is_closed = true;
         self.queue.changed.notify_one();
-        // The thread ends after the queued lines, of which there are few megabytes.
+        // The thread ends after the queued lines, a few megabytes at most.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// The state of the thread.
+/// The thread's state.
 struct WriteLoop {
     queue: Arc<Queue>,
     file: JournalFile,
@@ -180,7 +185,7 @@ impl WriteLoop {
     }
 }
 
-/// The file, which several gateways may share. Each of them locks it to append lines and to rewrite it.
+/// The file, which several gateways may share. Each locks it to append lines and to rewrite it.
 struct JournalFile {
     path: PathBuf,
     /// Locked while the file is used. The file itself is replaced when it is rewritten.
@@ -212,7 +217,7 @@ impl JournalFile {
         result
     }
 
-    /// Appends lines: all of them or none.
+    /// Appends all lines or none.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if lines.is_empty() {
             return Ok(());
@@ -226,7 +231,7 @@ impl JournalFile {
             _ => *self.rewritten.insert(RewrittenFile { inode: metadata.ino(), size }),
         };
         if let Err(error) = file.write_all(lines) {
-            // A part of a line would spoil the next one.
+            // A partial line would spoil the next one.
             let _ = file.set_len(size);
             return Err(error);
         }

@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::listener::connections::OpenConnection;
 use ropeway_core::sync::lock;
 
-/// Interval between checks of a connection.
+/// Interval between connection checks.
 pub(super) const TICK: Duration = Duration::from_secs(5);
 
-/// Ticks within which a client has to send the head of a request that it has begun.
+/// Ticks within which a client has to send the whole head after it has begun a request.
 const HEAD_TICKS: u32 = 2;
 
 /// Ticks after which an idle connection is closed while its client has not authenticated a request.
@@ -25,8 +25,8 @@ const UNKNOWN_IDLE_TICKS: u32 = 3;
 /// Ticks after which a connection is closed while its client has not authenticated a request, even if it sends others.
 const UNKNOWN_LIFE_TICKS: u32 = 12;
 
-/// Ticks after which an idle connection of an authenticated client is closed: later than the connection pools of common clients
-/// (90 s), because a request on a closing connection fails.
+/// Ticks after which an authenticated client's idle connection is closed: later than common clients' connection pools (90 s),
+/// because a request on a closing connection fails.
 const IDLE_TICKS: u32 = 24;
 
 /// Ticks after which a client that does not read its response, or too little of it, is disconnected.
@@ -38,7 +38,7 @@ const MIN_READ: u64 = STALL_TICKS as u64 * TICK.as_secs() * (16 << 10);
 /// The activity on one connection. Shared by its socket, its requests and its task.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
-    /// The requests in flight, and the principal of the client. Unknown clients must not occupy connections that others need.
+    /// The requests in flight, and the client's principal. Unknown clients must not occupy connections that others need.
     connection: Arc<OpenConnection>,
     /// Whether part of a request has arrived.
     has_begun: AtomicBool,
@@ -113,10 +113,10 @@ impl Drop for InFlight {
     }
 }
 
-/// The state of a connection that has not changed for too long.
+/// Why a connection is closed: its state has not changed for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// The head of a request is incomplete.
+    /// A request's head is incomplete.
     Head,
     /// No request has arrived, or none that could be authenticated.
     Idle,
@@ -132,13 +132,13 @@ enum Phase {
     Busy,
 }
 
-/// Counts the ticks of a connection in one state.
+/// Counts a connection's ticks in one state.
 #[derive(Debug)]
 pub(super) struct Watch {
     activity: Arc<Activity>,
     phase: Phase,
     steps: u64,
-    /// Bytes that were written when the count of ticks began.
+    /// Bytes that were written when this count began.
     written: u64,
     ticks: u32,
     /// Ticks since the connection was opened.

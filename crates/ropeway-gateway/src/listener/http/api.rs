@@ -1,4 +1,4 @@
-//! The API of the web page: status, events and recent calls.
+//! The web page's API: status, events and recent calls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use ropeway_core::tool::CancelToken;
 const NOT_OPERATOR: &str = "Forbidden: only operators may use this path; create a key with `ropeway key new NAME --operator`, \
                             or change one with `ropeway key set NAME --operator`";
 
-/// A resource of the API.
+/// An API resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ApiResource {
     Status,
@@ -78,7 +78,7 @@ fn profile_of(query: Option<&str>) -> String {
     named.map_or_else(|| DEFAULT_PROFILE.to_owned(), percent_decoded)
 }
 
-/// Refuses a request of a principal that is not an operator.
+/// Refuses a request from a principal that is not an operator.
 pub(super) fn not_operator() -> Response<Body> {
     response::refused_by("operators", response::refuse(403, NOT_OPERATOR))
 }
@@ -90,7 +90,7 @@ fn document(value: &impl Serialize) -> Response<Body> {
     }
 }
 
-/// Responds with the events of all servers, from now on, until the gateway stops or the principal loses access.
+/// Responds with all servers' events, from now on, until the gateway stops or the principal loses access.
 fn events(shared: &GatewayShared, principal: &Principal) -> Response<Body> {
     let source = EventSource {
         events: shared.bridge.events(),
@@ -102,7 +102,7 @@ fn events(shared: &GatewayShared, principal: &Principal) -> Response<Body> {
     response::events(PageEvents { hello: Some(hello), stream: Box::pin(unfold(source, EventSource::next)) })
 }
 
-/// The source of the events of one page.
+/// The event source for one page.
 struct EventSource {
     events: EventStream,
     draining: CancelToken,
@@ -128,9 +128,9 @@ fn encode(event: &Event) -> Bytes {
     format!("data: {}\n\n", event_text(event)).into()
 }
 
-/// The events of one page.
+/// One page's events.
 struct PageEvents {
-    /// Makes the browser process the head of the response before the first event.
+    /// Makes the browser process the response head before the first event.
     hello: Option<Bytes>,
     stream: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
 }

@@ -1,4 +1,4 @@
-//! Authentication of requests.
+//! Request authentication.
 
 use hyper::Response;
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue, WWW_AUTHENTICATE};
@@ -13,7 +13,7 @@ use crate::client::principal::Principal;
 use crate::observe::RefusedRequest;
 use crate::shared::GatewayShared;
 
-/// Returns the principal of a request. On a Unix socket (`is_local`), that is the user who runs the gateway.
+/// Returns a request's principal. On a Unix socket (`is_local`), that is the user who runs the gateway.
 pub(super) async fn authenticate(
     shared: &GatewayShared,
     is_local: bool,

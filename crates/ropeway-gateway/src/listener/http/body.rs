@@ -1,4 +1,4 @@
-//! Bodies of requests and responses.
+//! Request and response bodies.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use crate::client::shares::{Hold, Resource, ShareError, Shares};
 use crate::observe::AccessRecord;
 use crate::shared::GatewayShared;
 
-/// Time within which a client has to send the whole body of a request.
+/// Time within which a client has to send a whole request body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Size above which a body counts as large: its client has to send it at a minimum rate.
@@ -27,7 +27,7 @@ const SMALL_BODY: usize = 64 << 10;
 /// Memory for a whole body is reserved once one part in this many has arrived.
 const RESERVED_PARTS: usize = 8;
 
-/// Minimum bytes per second of a large body.
+/// Minimum bytes per second for a large body.
 const MIN_RATE: u64 = 16 << 10;
 
 /// Time that a client may be behind the minimum rate.
@@ -39,13 +39,13 @@ const MAX_BEHIND_IF_SHORT: Duration = Duration::from_secs(2);
 /// Time after which a silent event stream gets a comment, so that proxies and clients keep it open.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Size up to which a piece of a response counts as sent when hyper has accepted it.
+/// Size up to which a response piece counts as sent when hyper has accepted it.
 const SMALL_PIECE: usize = 64 << 10;
 
 /// The comment that keeps an event stream open.
 const COMMENT: &[u8] = b": \n\n";
 
-/// Why the body of a request could not be read.
+/// Why a request body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
     TooLarge,
@@ -56,10 +56,10 @@ pub(super) enum BodyError {
     NoRoom(ShareError),
 }
 
-/// Reads the body of a request. A body that arrives in one piece is not copied.
+/// Reads a request body. A body that arrives in one piece is not copied.
 ///
-/// Other bodies are counted as held by the principal, piece by piece, until the last slice of the returned bytes is dropped. One
-/// piece is part of the buffer that each connection has anyway.
+/// Other bodies are counted as held by the principal, piece by piece, until the last slice of the returned bytes is dropped. A
+/// single piece lies in the buffer that each connection has anyway.
 pub(super) async fn read_body(
     shared: &GatewayShared,
     principal: &Principal,
@@ -152,11 +152,11 @@ impl<'a> BodyBuffer<'a> {
         Ok(())
     }
 
-    /// Returns the next data of a body; `None` at its end. Fails if a large body arrives too slowly.
+    /// Returns a body's next data; `None` at its end. Fails if a large body arrives too slowly.
     async fn next_data(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
         let Some(large) = &self.large else { return next_data(body).await };
         loop {
-            // The end of a body that has arrived is never too late.
+            // Once the whole body has arrived, it is never too late.
             if !body.is_end_stream() && large.is_too_slow(self.shares, self.principal) {
                 return Err(BodyError::TooSlow);
             }
@@ -186,7 +186,7 @@ impl LargeBody {
     }
 }
 
-/// Returns the next data of a body; `None` at its end. Trailers are ignored.
+/// Returns a body's next data; `None` at its end. Trailers are ignored.
 async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
     loop {
         if body.is_end_stream() {
@@ -204,18 +204,18 @@ async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
     }
 }
 
-/// The events of a response, encoded for an event stream.
+/// A response's events, encoded for an event stream.
 pub(super) trait Events: Send {
-    /// Polls for the next event; `None` at the end of the stream.
+    /// Polls for the next event; `None` when the stream ends.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
-/// The body of a response.
+/// A response body.
 pub(super) struct Body {
     content: Content,
     /// Counts the request as in flight until the body is sent or the client has disconnected.
     in_flight: Option<InFlight>,
-    /// Writes the line of the access log when the body is sent or the client has disconnected.
+    /// Writes the access log line when the body is sent or the client has disconnected.
     access: Option<AccessRecord>,
     /// Counts the call or the stream until the body is sent.
     held: Option<Arc<dyn Any + Send + Sync>>,
@@ -276,7 +276,7 @@ impl Body {
         self
     }
 
-    /// Ends the body. Hyper may not have written all of it: a call with a large result counts until it has.
+    /// Ends the body. Hyper may not have written it all: a call with a large result counts until it has.
     fn end(&mut self) {
         // Ends work that would outlive the response.
         self.content = Content::Empty;

@@ -1,4 +1,4 @@
-//! Headers of requests.
+//! Request headers.
 
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
@@ -6,16 +6,16 @@ use hyper::http::request::Parts;
 
 use crate::listener::origin::{Denied, HostRules};
 
-/// The id of a session.
+/// The session id.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// The protocol version of a request.
+/// The protocol version.
 pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// The method of a modern request.
+/// A modern request's method.
 pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 
-/// The tool, prompt or resource of a modern request.
+/// A modern request's tool, prompt or resource.
 pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// The id of the last event that a client has received.
@@ -32,7 +32,7 @@ const PAGE_HEADERS: &str = "content-type, accept, authorization, last-event-id, 
 /// Maximum length of the header names in a preflight request.
 const MAX_ASKED_HEADERS: usize = 2048;
 
-/// Returns the value of a header; `None` if it is absent or not text.
+/// Returns a header's value; `None` if it is absent or not text.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
@@ -42,7 +42,7 @@ pub(super) fn is_repeated(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().nth(1).is_some()
 }
 
-/// Returns a header of the protocol that occurs more than once. Proxies may decide by another of its values.
+/// Returns a protocol header that occurs more than once. Proxies may decide by another of its values.
 pub(super) fn repeated(headers: &HeaderMap) -> Option<&HeaderName> {
     if headers.len() == headers.keys_len() {
         return None;
@@ -56,7 +56,7 @@ pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     matches!(text(headers, &FETCH_SITE), Some("cross-site" | "same-site")) && !headers.contains_key(ORIGIN)
 }
 
-/// Checks `Host`, the host of an absolute URI, and `Origin`. A probe of a load balancer may have any host, or none.
+/// Checks `Host`, an absolute URI's host, and `Origin`. A load balancer's probe may have any host, or none.
 pub(super) fn check_host(head: &Parts, rules: &HostRules, is_probe: bool) -> Result<(), Denied> {
     if is_repeated(&head.headers, &HOST) {
         return Err(Denied::Host("several `Host` headers".to_owned()));

@@ -9,7 +9,7 @@ use crate::observe::{self, Gauge, MetricsPage};
 use crate::shared::GatewayShared;
 use ropeway_bridge::registry::ServerState;
 
-/// Responds with all metrics in the text format of Prometheus.
+/// Responds with all metrics in the Prometheus text format.
 pub(super) fn page(shared: &GatewayShared) -> Response<Body> {
     let mut response = response::document(200, text(shared));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(observe::CONTENT_TYPE));

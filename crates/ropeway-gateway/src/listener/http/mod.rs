@@ -1,4 +1,4 @@
-//! The HTTP listener: Streamable HTTP of both eras, and legacy HTTP+SSE.
+//! The HTTP listener: Streamable HTTP in both eras, and legacy HTTP+SSE.
 
 mod activity;
 mod api;
@@ -51,13 +51,13 @@ use crate::shared::GatewayShared;
 use ropeway_core::sync::OnDrop;
 use ropeway_core::tool::{BoxFuture, CancelToken};
 
-/// Maximum size of the head of a request, and of a piece of its body.
+/// Maximum size of a request head, and of a body piece.
 const MAX_HEAD: usize = 64 << 10;
 
-/// The limit of connections in the audit log.
+/// The connection limit's name in the audit log.
 const TOO_MANY_CONNECTIONS: &str = "connections";
 
-/// Interval between checks of the calls in flight while the gateway stops.
+/// Interval between checks for calls in flight while the gateway stops.
 const DRAIN_POLL: Duration = Duration::from_millis(20);
 
 /// The response to a head that did not arrive in time. Hyper would close the connection without a response.
@@ -97,13 +97,13 @@ pub(crate) fn serve_unix(
     })
 }
 
-/// The state that all connections of a listener share.
+/// The state that all connections on a listener share.
 struct Endpoint {
     shared: Arc<GatewayShared>,
     rules: HostRules,
     /// Whether only the user who runs the gateway can connect.
     is_local: bool,
-    /// The scheme of its URLs; `None` on a Unix socket.
+    /// The URL scheme; `None` on a Unix socket.
     scheme: Option<&'static str>,
     sse: Arc<SseSessions>,
     /// Cancelled when the gateway has drained and accepts no more connections.
@@ -112,7 +112,7 @@ struct Endpoint {
     closed: CancelToken,
 }
 
-/// Accepts connections until the gateway has drained. Dropping the future closes all of them.
+/// Accepts connections until the gateway has drained. Dropping the future closes them all.
 ///
 /// `tls` is `None` on a Unix socket, whose clients are local users.
 async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRules, tls: Option<Option<Tls>>) {
@@ -137,7 +137,7 @@ async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRu
                     tracing::error!("a connection ended with a panic");
                 }
             }
-            // Calls in flight may still need answers of their clients, which arrive on separate connections.
+            // Calls in flight may still need client answers, which arrive on separate connections.
             () = drained(&endpoint.shared) => break,
         }
     }
@@ -174,7 +174,7 @@ async fn drained(shared: &GatewayShared) {
     }
 }
 
-/// Serves the requests of one connection.
+/// Serves one connection's requests.
 async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     endpoint: Arc<Endpoint>,
     open: &Arc<OpenConnection>,
@@ -301,7 +301,7 @@ async fn serve_principal(
     (head, body): (&Parts, Incoming),
 ) -> Response<Body> {
     let shared = &endpoint.shared;
-    // A page of another site can make browsers send such requests.
+    // A page from another site can make browsers send such requests.
     let is_simple = route.is_page_api() || matches!(route, Route::Sse(_));
     if is_simple && head::is_foreign(&head.headers) {
         return response::refuse(403, "Origin is not allowed");
@@ -342,7 +342,7 @@ async fn serve_principal(
     response
 }
 
-/// Counts a request of a principal. Fails if there are too many.
+/// Counts a principal's request. Fails if there are too many.
 fn take_request(shared: &GatewayShared, principal: &Principal) -> Result<(), ErrorReply> {
     principal.take_request().map_err(|wait| {
         shared.observer.add_refused_request(RefusedRequest::new(principal, "rate"));
@@ -351,7 +351,7 @@ fn take_request(shared: &GatewayShared, principal: &Principal) -> Result<(), Err
     })
 }
 
-/// Counts the connection of a request among those of its principal. Fails if the principal, or the gateway, has too many.
+/// Counts a request's connection for its principal. Fails if the principal, or the gateway, has too many.
 fn occupy(shared: &GatewayShared, connection: &OpenConnection, principal: &Principal) -> Result<(), ErrorReply> {
     if !shared.connections.admit(connection) {
         shared.observer.add_refused_request(RefusedRequest::new(principal, TOO_MANY_CONNECTIONS));
@@ -369,7 +369,7 @@ fn too_many_connections(shared: &GatewayShared) -> ErrorReply {
     ErrorReply::overloaded(format!("too many connections (limit: {limit}); try again later"))
 }
 
-/// Counts an event stream of a principal, so that one principal cannot occupy all connections.
+/// Counts a principal's event stream, so that one principal cannot occupy all connections.
 fn open_stream(shared: &GatewayShared, principal: &Principal) -> Result<Hold, ErrorReply> {
     let sessions = principal.limits().sessions;
     let own_limit =
@@ -390,7 +390,7 @@ fn holding(response: Response<Body>, stream: Option<Result<Hold, ErrorReply>>) -
     }
 }
 
-/// Handles a request of the protocol.
+/// Handles a protocol request.
 async fn serve_mcp(
     endpoint: &Endpoint,
     connection: u64,

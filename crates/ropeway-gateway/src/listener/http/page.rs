@@ -1,4 +1,4 @@
-//! The files of the web page over HTTP.
+//! The web page's files over HTTP.
 
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use hyper::{HeaderMap, Response};
@@ -7,8 +7,8 @@ use super::body::Body;
 use super::response;
 use crate::page::Asset;
 
-/// The page loads its own files only, runs no inline script, and is not shown inside of other pages. Images and sounds come from
-/// results of servers. Trusted types make browsers refuse HTML that a script assembles.
+/// The page loads its own files only, runs no inline script, and is not shown inside other pages. Images and sounds come from
+/// server results. Trusted types make browsers refuse HTML that a script assembles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data: blob:; media-src data: blob:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";

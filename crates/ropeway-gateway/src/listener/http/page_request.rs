@@ -1,4 +1,4 @@
-//! Requests of the web page that change a server: `{"server": NAME}`.
+//! Web page requests that change a server: `{"server": NAME}`.
 
 use hyper::body::Incoming;
 use hyper::header::{HOST, ORIGIN};
@@ -11,10 +11,10 @@ use super::{head, response};
 use crate::client::principal::Principal;
 use crate::shared::GatewayShared;
 
-/// Maximum size of a request.
+/// Maximum request size.
 const MAX_BODY: usize = 4 << 10;
 
-/// Returns the server that a request of the page names, or the response that refuses the request.
+/// Returns the server that a page request names, or the response that refuses the request.
 pub(super) async fn named_server(
     shared: &GatewayShared,
     principal: &Principal,

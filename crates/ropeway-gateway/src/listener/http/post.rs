@@ -1,4 +1,4 @@
-//! POST of Streamable HTTP: one message, answered with JSON or with an event stream.
+//! POST in Streamable HTTP: one message, answered with JSON or with an event stream.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -31,10 +31,10 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::CancelToken;
 use ropeway_mcp::protocol::{ClientMessage, Era, LATEST_LEGACY, read_client_message};
 
-/// Time within which a legacy client can resume the stream of a running request.
+/// Time within which a legacy client can resume a running request's stream.
 const RESUME_GRACE: Duration = Duration::from_secs(30);
 
-/// Maximum size of a body that is read to find the id of a message that a limit refuses.
+/// Maximum body size for which a refused message's id is still read.
 const MAX_REFUSED_BODY: usize = 64 << 10;
 
 /// A POST request before its body is read.
@@ -42,7 +42,7 @@ pub(super) struct PostRequest {
     pub(super) connection: u64,
     pub(super) selector: Selector,
     pub(super) principal: Principal,
-    /// The error if the principal sends too many requests. It is sent with the id of the message.
+    /// The error if the principal sends too many requests. It is sent with the message's id.
     pub(super) limited: Result<(), ErrorReply>,
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn post(
         Err(error) => return response::bad_body(error, limit),
     };
     let dispatch = receive(shared, &head.headers, request, &body);
-    // Requests in progress keep the parts of the body that they need.
+    // Requests in progress keep the body parts that they need.
     drop(body);
     match dispatch {
         Dispatch::Done { status, reply } => response::json(status, reply),
@@ -88,13 +88,13 @@ pub(super) async fn post(
     }
 }
 
-/// Returns the maximum size of a body of a principal.
+/// Returns the maximum body size for a principal.
 pub(super) fn body_limit(shared: &GatewayShared, principal: &Principal) -> usize {
     let limit = shared.settings().limits.body;
     principal.limits().body.map_or(limit, |own| own.min(limit))
 }
 
-/// Refuses a message because a limit is reached. The error has the id of the message, unless the message is large.
+/// Refuses a message because a limit is reached. The error has the message's id, unless the message is large.
 pub(super) async fn limited(
     shared: &GatewayShared,
     principal: &Principal,
@@ -158,7 +158,7 @@ async fn run(
     response.map(|body| body.holding(call))
 }
 
-/// The events of a modern request. Dropping them cancels the request.
+/// A modern request's events. Dropping them cancels the request.
 struct RunningEvents {
     /// Adds events to the queue; completes with the response.
     source: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -212,7 +212,7 @@ fn event(message: &[u8]) -> Bytes {
     [b"data: ", message, b"\n\n"].concat().into()
 }
 
-/// Moves a request of a legacy client to a task, so that the client can resume its stream. Returns the reader of its events.
+/// Moves a legacy client's request to a task, so that the client can resume its stream. Returns the event reader.
 fn resumable(
     shared: &Arc<GatewayShared>,
     closed: &CancelToken,
@@ -237,7 +237,7 @@ pub(super) fn prime(stream: &EventStream, version: &str) {
     }
 }
 
-/// Writes the messages of a request to its stream, until the response or until the client does not reconnect in time.
+/// Writes a request's messages to its stream, until the response or until the client does not reconnect in time.
 async fn write_events(
     shared: Arc<GatewayShared>,
     closed: CancelToken,

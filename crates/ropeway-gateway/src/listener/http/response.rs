@@ -1,4 +1,4 @@
-//! Responses of the HTTP listener.
+//! The HTTP listener's responses.
 
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -75,7 +75,7 @@ pub(super) fn refused_by(rule: &'static str, mut response: Response<Body>) -> Re
 }
 
 /// Returns the name of the rule that a status stands for. Unknown paths and sessions, and methods that a path does not have, are
-/// not refusals: clients find out with them what a gateway supports.
+/// not refusals: with them, clients find out what a gateway supports.
 fn rule_of(status: u16) -> Option<&'static str> {
     Some(match status {
         400 => "request",

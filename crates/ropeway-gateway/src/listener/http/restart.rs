@@ -1,4 +1,4 @@
-//! Restarts of servers by operators, from the web page.
+//! Server restarts by operators, from the web page.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Paths of the HTTP listener.
+//! The HTTP listener's paths.
 
 use std::borrow::Cow;
 
@@ -11,51 +11,51 @@ use crate::catalog::profile::Selector;
 use crate::client::auth::METADATA_PATH;
 use crate::page::{self, Asset};
 
-/// Maximum length of the name of a profile or server in a path.
+/// Maximum length of a profile or server name in a path.
 const MAX_NAME: usize = 256;
 
-/// The handler of a request.
+/// A request's handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// Streamable HTTP: `/mcp` and `/mcp/NAME`.
     Mcp(Selector),
-    /// The event stream of legacy HTTP+SSE: `/sse` and `/sse/NAME`.
+    /// The legacy HTTP+SSE event stream: `/sse` and `/sse/NAME`.
     Sse(Selector),
-    /// The messages of legacy HTTP+SSE.
+    /// Legacy HTTP+SSE messages.
     Messages,
     Health,
     Ready,
-    /// Metrics in the text format of Prometheus.
+    /// Metrics in the Prometheus text format.
     Metrics,
     /// The counts for `ropeway top`.
     Stats,
-    /// A file of the web page: `/` and `/ui/FILE`.
+    /// A web page file: `/` and `/ui/FILE`.
     Page(&'static Asset),
-    /// The API of the web page: `/api/NAME`.
+    /// The web page's API: `/api/NAME`.
     Api(ApiResource),
-    /// The start of a sign-in to a server, and the sign-out.
+    /// Starts a sign-in to a server, or signs out.
     SignIn,
-    /// The restart of a server.
+    /// Restarts a server.
     Restart,
-    /// The end of a sign-in in a browser.
+    /// The path that a browser returns to after a sign-in.
     SignInCallback,
-    /// The metadata of the gateway as a protected resource.
+    /// The gateway's metadata as a protected resource.
     ResourceMetadata,
-    /// The preflight request of a browser.
+    /// A browser's preflight request.
     Preflight,
     NotFound,
-    /// The path does not support the method. Contains the value of `Allow`.
+    /// The path does not support the method. Contains the `Allow` value.
     Method(&'static str),
 }
 
 impl Route {
-    /// Returns `true` for requests about the gateway itself, such as those of the web page.
+    /// Returns `true` for requests about the gateway itself, such as the web page's.
     pub(super) fn is_page_api(&self) -> bool {
         matches!(self, Self::Metrics | Self::Stats | Self::Api(_) | Self::SignIn | Self::Restart)
     }
 }
 
-/// Finds the handler of a request. `has_page` states whether the web page is served.
+/// Finds a request's handler. `has_page` states whether the web page is served.
 pub(super) fn route(method: &Method, path: &str, has_page: bool) -> Route {
     let of_page = if has_page { page_endpoint(path) } else { None };
     let (route, allowed) = match of_page.or_else(|| endpoint(path)) {
@@ -69,7 +69,7 @@ pub(super) fn route(method: &Method, path: &str, has_page: bool) -> Route {
     if is_allowed { route } else { Route::Method(allowed) }
 }
 
-/// Returns the handler of a path, and its methods.
+/// Returns a path's handler, and its methods.
 fn endpoint(path: &str) -> Option<(Route, &'static str)> {
     Some(match path {
         "/messages" => (Route::Messages, "POST"),
@@ -86,7 +86,7 @@ fn endpoint(path: &str) -> Option<(Route, &'static str)> {
     })
 }
 
-/// Returns the handler of a path of the web page, and its methods.
+/// Returns the handler for a web page path, and its methods.
 fn page_endpoint(path: &str) -> Option<(Route, &'static str)> {
     match path {
         "/api/sign-in" => return Some((Route::SignIn, "POST, DELETE")),
@@ -98,7 +98,7 @@ fn page_endpoint(path: &str) -> Option<(Route, &'static str)> {
     asset.or_else(|| Some((Route::Api(ApiResource::parse(path.strip_prefix("/api/")?)?), "GET")))
 }
 
-/// Returns the rest of a path below a folder, without the slash.
+/// Returns the path below a folder, without the slash.
 fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder)?;
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
@@ -114,7 +114,7 @@ fn selector(name: &str) -> Option<Selector> {
     is_name.then_some(Selector::Named(name))
 }
 
-/// Decodes a segment of a path; `None` if it is malformed.
+/// Decodes a path segment; `None` if it is malformed.
 fn decoded_segment(segment: &str) -> Option<String> {
     let is_digits =
         |text: &str| text.as_bytes().first_chunk::<2>().is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));

@@ -1,4 +1,4 @@
-//! Sign-ins to servers over HTTP: their start and end by the web page, and the callback of the browser.
+//! Sign-ins to servers over HTTP: the web page starts and ends them, and the browser returns through a callback.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,17 +22,16 @@ use crate::upstream::sign_in_rights::{SignInDenied, login_command, sign_in_accou
 use ropeway_core::error_chain::chain;
 use ropeway_core::tool::Alias;
 
-/// The path of the callback.
 pub(super) const CALLBACK_PATH: &str = "/oauth/callback";
 
 /// Maximum number of cookies that a callback is searched for.
 const MAX_COOKIES: usize = 200;
 
-/// The pages after a callback load the style sheet and the icon of the web page only, and are not shown inside of other pages.
+/// The pages after a callback load the web page's style sheet and icon only, and are not shown inside other pages.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// Maximum characters of the reason on the page of a sign-in that failed.
+/// Maximum characters shown of a failed sign-in's reason.
 const MAX_REASON: usize = 500;
 
 /// The response to a principal that may not change the shared account.
@@ -107,8 +106,8 @@ async fn start(
     }
 }
 
-/// Returns the value of `Set-Cookie`. `SameSite=Lax` lets the browser send the cookie when the authorization server, which is another
-/// site, returns to the callback. The prefix of a secure cookie needs the path `/`.
+/// Returns the `Set-Cookie` value. `SameSite=Lax` lets the browser send the cookie when the authorization server, which is
+/// another site, returns to the callback. A secure cookie's prefix needs the path `/`.
 fn set_cookie(BrowserCookie { name, value, is_secure }: &BrowserCookie) -> String {
     let scope = if *is_secure { "Path=/; Secure".to_owned() } else { format!("Path={CALLBACK_PATH}") };
     format!("{name}={value}; {scope}; Max-Age={}; HttpOnly; SameSite=Lax", LIFETIME.as_secs())
@@ -145,7 +144,7 @@ async fn sign_out(shared: &Arc<GatewayShared>, principal: &Principal, key: Accou
     }
 }
 
-/// Responds with the error of a sign-in.
+/// Responds with a sign-in error.
 fn failed(error: &SignInError) -> Response<Body> {
     let status = match error {
         SignInError::NotSupported => 404,
@@ -177,8 +176,7 @@ fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey, is_signed_in: bool
     });
 }
 
-/// Handles the callback of a browser. It needs no authentication: the state and the cookie of the sign-in prove that it belongs to
-/// one.
+/// Handles a browser's callback. It needs no authentication: the sign-in's state and cookie prove that it belongs to one.
 pub(super) async fn callback(shared: &Arc<GatewayShared>, head: &Parts) -> Response<Body> {
     let query = head.uri.query().unwrap_or_default().to_owned();
     let cookies = cookies(&head.headers);
@@ -213,7 +211,7 @@ pub(super) async fn callback(shared: &Arc<GatewayShared>, head: &Parts) -> Respo
     if is_refused { response::refused_by("sign_in_callback", response) } else { response }
 }
 
-/// Returns the page of a sign-in that failed. The reason may contain texts of the authorization server.
+/// Returns the page for a failed sign-in. The reason may contain texts from the authorization server.
 fn failed_page(reason: &str) -> String {
     let mut escaped = String::new();
     for c in reason.chars().take(MAX_REASON).filter(|c| !c.is_control()) {
@@ -233,7 +231,7 @@ fn cookies(headers: &HeaderMap) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).take(MAX_COOKIES).collect()
 }
 
-/// Returns the origin of the gateway in the browser, if a callback can arrive there safely: with HTTPS, or on this machine.
+/// Returns the gateway's origin in the browser, if a callback can arrive there safely: with HTTPS, or on this machine.
 ///
 /// Both headers were validated before. `Origin` has the scheme that the browser used, which a proxy may change.
 fn browser_origin(head: &Parts, scheme: Option<&'static str>) -> Option<String> {

@@ -31,7 +31,7 @@ use crate::shared::GatewayShared;
 use ropeway_core::sync::lock;
 use ropeway_core::tool::CancelToken;
 
-/// Number of messages that wait for a client.
+/// Maximum number of messages that wait for a client.
 const MAX_QUEUED: usize = 16;
 
 /// The open event streams, by their tokens.
@@ -45,7 +45,7 @@ struct SseSession {
     messages: mpsc::Sender<SseMessage>,
     /// Cancelled when the client has disconnected.
     gone: CancelToken,
-    /// Its part of the principal's sessions.
+    /// Its share of the principal's sessions.
     _hold: Hold,
 }
 
@@ -56,7 +56,7 @@ struct SseMessage {
     call: Option<Arc<Exchange>>,
 }
 
-/// Opens the event stream of a client. Its first event names the URL for messages.
+/// Opens a client's event stream. Its first event names the URL for messages.
 pub(super) fn open(
     shared: &Arc<GatewayShared>,
     sessions: &Arc<SseSessions>,
@@ -164,7 +164,7 @@ pub(super) async fn message(
     response::text(202, "Accepted")
 }
 
-/// Returns the token in the query of a message.
+/// Returns the token in a message's query.
 fn token_of(query: &str) -> Option<&str> {
     query.split('&').find_map(|pair| pair.strip_prefix("session="))
 }
@@ -180,7 +180,7 @@ fn event(message: &[u8]) -> Bytes {
     [b"event: message\ndata: ", message, b"\n\n"].concat().into()
 }
 
-/// The events of one client. Dropping them ends its session and its requests.
+/// One client's events. Dropping them ends its session and its requests.
 struct SseEvents {
     shared: Arc<GatewayShared>,
     sessions: Arc<SseSessions>,
@@ -188,11 +188,11 @@ struct SseEvents {
     session: Arc<SseSession>,
     endpoint: Option<Bytes>,
     messages: mpsc::Receiver<SseMessage>,
-    /// The call of the event that is being sent.
+    /// The call whose event is being sent.
     sending: Option<Arc<Exchange>>,
     /// Ends the stream when the gateway stops and no request is in progress.
     draining: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Ends the stream when the key of the client is revoked.
+    /// Ends the stream when the client's key is revoked.
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 

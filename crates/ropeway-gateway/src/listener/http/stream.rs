@@ -1,4 +1,4 @@
-//! GET and DELETE of Streamable HTTP: the standalone stream, resumed streams, and the end of a session.
+//! GET and DELETE in Streamable HTTP: the standalone stream, resumed streams, and the end of a session.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ use ropeway_mcp::protocol::{LEGACY_VERSIONS, is_modern};
 /// Time after which a client may try again to end a session.
 const STORE_WAIT: Duration = Duration::from_secs(5);
 
-/// Opens the standalone stream of a session, or continues a stream after `Last-Event-ID`.
+/// Opens a session's standalone stream, or continues a stream after `Last-Event-ID`.
 pub(super) fn get(
     shared: &Arc<GatewayShared>,
     head: &Parts,
@@ -50,7 +50,7 @@ pub(super) fn get(
         }
         Resumed::Found(reader) => response::events(reader),
         Resumed::Lost { request: Some(request), is_restarted } => lost(shared, &client, &request, is_restarted),
-        // Changes that the client has missed are announced by the revival of its session.
+        // The revived session announces the changes that the client has missed.
         Resumed::Lost { request: None, .. } | Resumed::Unknown => standalone(shared, client),
     }
 }
@@ -80,7 +80,7 @@ pub(super) async fn delete(
     }
 }
 
-/// Refuses to confirm the end of a session.
+/// Refuses to confirm that a session has ended.
 fn not_stored(error: NotStored) -> Response<Body> {
     response::error(&ErrorReply { status: 503, ..ErrorReply::limited(error.to_string(), STORE_WAIT) })
 }
@@ -92,7 +92,7 @@ struct RequestedSession<'a> {
     profile: Arc<str>,
 }
 
-/// Returns the client of the request's session.
+/// Returns the client for the request's session.
 fn legacy_client(
     shared: &Arc<GatewayShared>,
     headers: &HeaderMap,
@@ -156,13 +156,13 @@ fn lost(shared: &Arc<GatewayShared>, client: &Client, request: &RawValue, is_res
     response::events(stream.read())
 }
 
-/// The events of a standalone stream: frames of the client that belong to no request.
+/// A standalone stream's events: the client's frames that belong to no request.
 struct StandaloneEvents {
     client: Arc<Client>,
     reader: EventReader,
     /// Keeps the session in memory.
     _open: OpenStream,
-    /// Ends the stream when the gateway stops, or when the key of the client is revoked.
+    /// Ends the stream when the gateway stops, or when the client's key is revoked.
     ending: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 

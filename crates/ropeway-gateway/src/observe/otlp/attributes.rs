@@ -1,14 +1,14 @@
-//! Attributes, resources and times of OTLP
+//! OTLP attributes, resources and times
 //! (<https://github.com/open-telemetry/opentelemetry-proto/blob/v1.7.0/opentelemetry/proto/common/v1/common.proto>).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::protobuf::Message;
 
-/// The name of the instrumentation scope.
+/// The instrumentation scope's name.
 const SCOPE: &str = "ropeway";
 
-/// Writes a text attribute as field `field` of a message, unless it is empty.
+/// Writes a text attribute as a message's field `field`, unless it is empty.
 pub(super) fn text(message: &mut Message, field: u32, key: &str, value: &str) {
     if value.is_empty() {
         return;

@@ -19,7 +19,7 @@ use ropeway_core::sync::lock;
 use ropeway_core::tool::CancelToken;
 use ropeway_web::{client, retry_after};
 
-/// Interval between checks of the queue. Waking a task for every request would cost more.
+/// Interval between queue checks. Waking a task for every request would cost more.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The waiting times before a batch is sent again.
@@ -28,13 +28,22 @@ const BACKOFF: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), 
 /// Maximum delay that a collector can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// Time limit of the last export.
+/// Time limit for the last export.
 const LAST_EXPORT: Duration = Duration::from_secs(2);
 
 /// Minimum time between two warnings about a collector that does not accept data.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Sends spans and metrics to a collector while a gateway runs. Dropping it ends the export.
+/// Sends spans and metrics to a collector while a gateway runs.
+///
+/// The gateway's handles share one exporter. Requests only touch the [`SpanQueue`], a bounded channel whose sender
+/// never waits: a full queue drops the record and counts it. The exporter begins as waiting, [`start`](Self::start)
+/// makes it running, and [`finish`](Self::finish) turns it off.
+///
+/// While it runs, a [`JoinSet`] holds a task for each configured signal. The span task is the channel's only reader.
+/// The metrics task has a weak reference to the gateway and ends once the gateway is dropped. The mutex guards the
+/// state only, and `finish` takes the state out before it waits for the tasks. Dropping the exporter aborts the tasks,
+/// and queued records are lost.
 pub(crate) struct Exporter(Mutex<ExporterState>);
 
 enum ExporterState {
@@ -55,7 +64,7 @@ struct WaitingExport {
 }
 
 impl Exporter {
-    /// Returns the exporter, and the queue of its spans if they are exported.
+    /// Returns the exporter, and its span queue if spans are exported.
     pub(crate) fn new(settings: Option<OtlpSettings>) -> (Self, Option<SpanQueue>) {
         let Some(settings) = settings else { return (Self(Mutex::new(ExporterState::Off)), None) };
         let (sender, spans) = mpsc::channel(settings.queue);
@@ -66,7 +75,7 @@ impl Exporter {
         (Self(Mutex::new(ExporterState::Waiting(waiting))), queue)
     }
 
-    /// Starts the export of a gateway, unless it is started already.
+    /// Starts a gateway's export, unless it is started already.
     pub(crate) fn start(&self, shared: &Arc<GatewayShared>) {
         let mut state = lock(&self.0);
         *state = match std::mem::replace(&mut *state, ExporterState::Off) {
@@ -101,7 +110,7 @@ impl WaitingExport {
     }
 }
 
-/// The export of spans.
+/// The task that exports spans.
 struct SpanExport {
     settings: OtlpSettings,
     spans: mpsc::Receiver<Arc<CallRecord>>,
@@ -117,7 +126,7 @@ impl SpanExport {
             let body = spans::request(&self.settings.resource, &batch);
             let is_sent = tokio::select! {
                 is_sent = self.target.send(body) => is_sent,
-                // The batch would delay the end of the gateway.
+                // The batch would delay the gateway's exit.
                 () = self.stop.cancelled() => false,
             };
             if !is_sent {
@@ -203,7 +212,7 @@ fn metrics_body(shared: &GatewayShared, settings: &OtlpSettings) -> Vec<u8> {
     metrics::request(&settings.resource, (observer.started_at(), SystemTime::now()), &observer.metrics(), &numbers)
 }
 
-/// The endpoint of a signal, and the client for it.
+/// A signal's endpoint, and the client for it.
 struct Target {
     endpoint: OtlpEndpoint,
     client: Client,

@@ -1,4 +1,4 @@
-//! Metrics of OTLP
+//! OTLP metrics
 //! (<https://github.com/open-telemetry/opentelemetry-proto/blob/v1.7.0/opentelemetry/proto/metrics/v1/metrics.proto>).
 
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use crate::observe::{BOUNDS, Histogram, MetricsTable, OperationSeries};
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u64 = 2;
 
-/// The field of a histogram's attributes.
+/// The field for a histogram's attributes.
 const ATTRIBUTES: u32 = 9;
 
 /// A number without attributes.
@@ -76,7 +76,7 @@ fn client_durations(period: Period, table: &MetricsTable) -> Message {
     durations("mcp.client.operation.duration", "Duration of requests to servers.", points)
 }
 
-/// Creates a metric of histograms. `points` is the message `Histogram` without its temporality.
+/// Creates a histogram metric. `points` is the message `Histogram` without its temporality.
 fn durations(name: &str, description: &str, mut points: Message) -> Message {
     points.number(2, CUMULATIVE);
     let mut metric = Message::default();

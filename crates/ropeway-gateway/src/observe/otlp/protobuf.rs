@@ -1,13 +1,12 @@
-//! Encoding of Protocol Buffers messages
-//! (<https://protobuf.dev/programming-guides/encoding/>).
+//! Protocol Buffers encoding (<https://protobuf.dev/programming-guides/encoding/>).
 
-/// The wire types of Protocol Buffers that OTLP needs.
+/// The Protocol Buffers wire types that OTLP needs.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const LENGTH: u64 = 2;
 const FIXED32: u64 = 5;
 
-/// A message in its encoded form. Fields are written in the order of the calls.
+/// An encoded message. Fields are written in call order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message(Vec<u8>);
 
@@ -24,7 +23,7 @@ impl Message {
         self.put_varint(u64::from(field) << 3 | wire_type);
     }
 
-    /// Writes a number of variable length: an integer, an enumeration or a boolean.
+    /// Writes a variable-length number: an integer, an enumeration or a boolean.
     pub(super) fn number(&mut self, field: u32, value: u64) {
         self.key(field, VARINT);
         self.put_varint(value);
@@ -58,7 +57,7 @@ impl Message {
         self.bytes(field, &value.0);
     }
 
-    /// Writes a repeated field of eight-byte numbers.
+    /// Writes a repeated field with eight-byte numbers.
     pub(super) fn packed64(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
         let packed: Vec<u8> = values.into_iter().flat_map(u64::to_le_bytes).collect();
         self.bytes(field, &packed);

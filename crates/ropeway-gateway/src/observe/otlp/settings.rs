@@ -1,4 +1,4 @@
-//! The settings of the export over OTLP.
+//! OTLP export settings.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use ropeway_core::secret::Secret;
 
 /// Where a gateway sends spans and metrics, and how.
 ///
-/// [`from_variables`](Self::from_variables) reads the `OTEL_*` variables of OpenTelemetry.
+/// [`from_variables`](Self::from_variables) reads OpenTelemetry's `OTEL_*` variables.
 #[derive(Clone, Debug)]
 pub struct OtlpSettings {
     pub(super) traces: Option<OtlpEndpoint>,
     pub(super) metrics: Option<OtlpEndpoint>,
-    /// The attributes of the resource.
+    /// The resource attributes.
     pub(super) resource: Vec<(String, String)>,
     pub(super) sampler: Sampler,
     /// Maximum number of requests whose spans wait for the export.
     pub(super) queue: usize,
     /// Maximum number of requests in one export.
     pub(super) batch: usize,
-    /// Maximum time between a request and the export of its spans.
+    /// Maximum time between a request and its spans' export.
     pub(super) delay: Duration,
-    /// Time between two exports of metrics.
+    /// Time between two metrics exports.
     pub(super) interval: Duration,
 }
 
-/// The endpoint of one signal.
+/// One signal's endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct OtlpEndpoint {
     pub(super) url: Url,

@@ -1,4 +1,4 @@
-//! Spans of OTLP
+//! OTLP spans
 //! (<https://github.com/open-telemetry/opentelemetry-proto/blob/v1.7.0/opentelemetry/proto/trace/v1/trace.proto>).
 //!
 //! Names follow the semantic conventions for [MCP](https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/).
@@ -11,17 +11,17 @@ use crate::method::Method;
 use crate::observe::{CallRecord, ErrorType, UpstreamSpan};
 use ropeway_core::tool::TraceParent;
 
-/// The values of `SpanKind`.
+/// `SpanKind` values.
 const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
 
 /// `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;
 
-/// The field of a span's attributes.
+/// The field for a span's attributes.
 const ATTRIBUTES: u32 = 9;
 
-/// Encodes an `ExportTraceServiceRequest` with the spans of records.
+/// Encodes an `ExportTraceServiceRequest` with the records' spans.
 pub(super) fn request(
     attributes: &[(String, String)],
     records: impl IntoIterator<Item = impl AsRef<CallRecord>>,
@@ -45,7 +45,7 @@ pub(super) fn request(
     request.into_bytes()
 }
 
-/// Creates the span of a client's request.
+/// Creates the span for a client's request.
 fn server_span(record: &CallRecord) -> Option<Message> {
     let trace = record.trace.filter(|trace| trace.is_own)?;
     let mut span = begin(trace.context, trace.parent, record, SERVER, (record.time, record.duration));
@@ -69,7 +69,7 @@ fn server_span(record: &CallRecord) -> Option<Message> {
     Some(span)
 }
 
-/// Creates the span of a request to a server.
+/// Creates the span for a request to a server.
 fn client_span(record: &CallRecord, upstream: &UpstreamSpan) -> Message {
     let start = record.time + upstream.after;
     let mut span = begin(upstream.context, Some(upstream.parent), record, CLIENT, (start, upstream.duration));
@@ -82,7 +82,7 @@ fn client_span(record: &CallRecord, upstream: &UpstreamSpan) -> Message {
     span
 }
 
-/// Begins a span with everything that both sides of a request have in common.
+/// Begins a span with everything that a request's two sides have in common.
 fn begin(
     context: TraceParent,
     parent: Option<TraceParent>,
@@ -100,7 +100,7 @@ fn begin(
     if let Some(parent) = parent {
         span.bytes(4, &parent.span_bytes());
     }
-    // Resource URIs and unknown methods are left out, to limit the number of names.
+    // Resource URIs and unknown methods are left out, to keep span names bounded.
     span.text(
         5,
         &match (record.method, tool.or(prompt)) {

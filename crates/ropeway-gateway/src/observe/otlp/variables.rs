@@ -11,10 +11,10 @@ use super::settings::{OtlpEndpoint, OtlpSettings};
 use crate::observe::Sampler;
 use ropeway_core::secret::Secret;
 
-/// The endpoint of a collector on the same machine.
+/// A collector's endpoint on the same machine.
 const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
 
-/// The only supported value of `OTEL_EXPORTER_OTLP_PROTOCOL`.
+/// The only supported `OTEL_EXPORTER_OTLP_PROTOCOL`.
 const PROTOCOL: &str = "http/protobuf";
 
 /// Maximum number of headers and attributes.
@@ -23,7 +23,7 @@ const MAX_PAIRS: usize = 64;
 impl OtlpSettings {
     /// Reads the `OTEL_*` variables. Returns `None` if nothing is exported, and warnings about values that are ignored.
     ///
-    /// Spans and metrics are exported if `OTEL_EXPORTER_OTLP_ENDPOINT` or the endpoint of the signal is set, or if
+    /// Spans and metrics are exported if `OTEL_EXPORTER_OTLP_ENDPOINT` or the signal's endpoint is set, or if
     /// `OTEL_TRACES_EXPORTER` or `OTEL_METRICS_EXPORTER` is `otlp`.
     pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> (Option<Self>, Vec<String>) {
         let mut variables = Variables { get: &get, warnings: Vec::new() };
@@ -64,7 +64,7 @@ impl Variables<'_> {
         })
     }
 
-    /// Returns the endpoint of a signal, if it is exported.
+    /// Returns a signal's endpoint, if it is exported.
     fn endpoint(&mut self, signal: &str) -> Option<OtlpEndpoint> {
         let exporter = self.get(&format!("OTEL_{signal}_EXPORTER"));
         let specific = self.get(&format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"));

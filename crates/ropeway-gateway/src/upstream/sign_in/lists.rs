@@ -1,4 +1,4 @@
-//! Tool lists of servers where only principals have signed in: whose tokens have listed them, and which tokens were tried.
+//! Tool lists from servers where only principals have signed in: whose tokens listed them, and which tokens were tried.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -11,26 +11,26 @@ use ropeway_mcp::oauth::store::StoreStamp;
 /// Maximum number of accounts whose attempts are remembered.
 const MAX_TRIED: usize = 10_000;
 
-/// The state of the lists.
+/// The lists' state.
 #[derive(Default)]
 pub(crate) struct PrincipalLists {
     /// The tokens that were tried. They are tried again when they have changed.
     tried: Mutex<HashMap<AccountKey, StoreStamp>>,
-    /// The accounts whose tokens have listed the tools of a server.
+    /// The accounts whose tokens have listed a server's tools.
     listers: Mutex<HashMap<Alias, Arc<str>>>,
-    /// The servers that have reported a change of their tools.
+    /// The servers that have reported changed tools.
     changed: Mutex<HashSet<Alias>>,
     /// Held while lists are refreshed in the background.
     pub(crate) refreshing: tokio::sync::Mutex<()>,
 }
 
 impl PrincipalLists {
-    /// Returns `true` if the tokens of an account were tried and have not changed.
+    /// Returns `true` if an account's tokens were tried and have not changed.
     pub(crate) fn was_tried(&self, key: &AccountKey, stamp: &StoreStamp) -> bool {
         lock(&self.tried).get(key) == Some(stamp)
     }
 
-    /// Remembers that the tokens of an account were tried.
+    /// Remembers that an account's tokens were tried.
     pub(crate) fn set_tried(&self, key: &AccountKey, stamp: StoreStamp) {
         let mut tried = lock(&self.tried);
         if tried.len() >= MAX_TRIED {
@@ -39,7 +39,7 @@ impl PrincipalLists {
         tried.insert(key.clone(), stamp);
     }
 
-    /// Returns the account that has listed the tools of a server.
+    /// Returns the account that has listed a server's tools.
     pub(crate) fn lister(&self, server: &Alias) -> Option<Arc<str>> {
         lock(&self.listers).get(server).cloned()
     }
@@ -48,7 +48,7 @@ impl PrincipalLists {
         lock(&self.listers).insert(server.clone(), account.clone());
     }
 
-    /// Remembers that the tools of a server have changed.
+    /// Remembers that a server's tools have changed.
     pub(crate) fn set_changed(&self, server: &Alias) {
         lock(&self.changed).insert(server.clone());
     }

@@ -1,4 +1,4 @@
-//! Sign-ins of users to servers through a browser, which returns to the gateway's own callback.
+//! User sign-ins to servers through a browser, which returns to the gateway's own callback.
 
 mod lists;
 mod open;
@@ -32,17 +32,17 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time to wait for another process that changes the same tokens.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum length of the query of a callback.
+/// Maximum length of a callback's query.
 const MAX_QUERY: usize = 16 << 10;
 
-/// Lets users sign in to the servers of a gateway.
+/// Lets users sign in to a gateway's servers.
 pub(crate) struct SignIns {
     pub(crate) store: TokenStore,
     /// Calls that wait for a sign-in.
     pub(crate) waiting: Arc<WaitingCalls>,
     bridge: Bridge,
     events: Events,
-    /// Tool lists of servers where only principals have signed in.
+    /// Tool lists from servers where only principals have signed in.
     pub(crate) lists: PrincipalLists,
     /// Receives the tokens.
     redactor: Arc<AccountRedactor>,
@@ -52,7 +52,7 @@ pub(crate) struct SignIns {
 
 /// A sign-in that continues in the browser.
 pub(crate) struct StartedSignIn {
-    /// The address of the authorization server to open.
+    /// The authorization server's address, which the user opens.
     pub(crate) url: String,
     pub(crate) browser: BrowserCookie,
 }
@@ -76,7 +76,7 @@ pub(crate) enum SignInError {
     Starting,
     #[error("too many sign-ins are in progress; try again later")]
     TooMany,
-    /// No sign-in has the state of the callback.
+    /// No sign-in has the callback's state.
     #[error("no sign-in is in progress")]
     UnknownState,
     /// Another browser has started the sign-in.
@@ -179,7 +179,7 @@ impl SignIns {
         Ok((sign_in, url))
     }
 
-    /// Ends a sign-in with the query of its callback, and stores the tokens. `cookie` returns the value of a cookie.
+    /// Ends a sign-in with its callback's query, and stores the tokens. `cookie` returns a cookie's value.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl SignIns {
         Ok(FinishedSignIn { key, principal, stored })
     }
 
-    /// Returns the progress of the sign-in of an account.
+    /// Returns an account's sign-in progress.
     pub(crate) fn progress(&self, key: &AccountKey) -> SignInProgress {
         lock(&self.open).progress(key)
     }
@@ -224,7 +224,7 @@ impl SignIns {
         Ok(self.store.save(credentials).await?)
     }
 
-    /// Removes the tokens of an account, and revokes them if the authorization server supports it. Returns `false` if it has none.
+    /// Removes an account's tokens, and revokes them if the authorization server supports it. Returns `false` if it has none.
     pub(crate) async fn sign_out(&self, key: &AccountKey) -> Result<bool, SignInError> {
         let target = self.bridge.sign_in_target(&key.0).ok_or(SignInError::NotSupported)?;
         lock(&self.open).remove(key);
@@ -247,12 +247,12 @@ impl SignIns {
     }
 }
 
-/// Returns the account of stored tokens: that of a principal, or the configured one.
+/// Returns the account under which tokens are stored: a principal's, or the configured one.
 fn account_of<'a>(key: &'a AccountKey, target: &'a SignInTarget) -> Option<&'a str> {
     key.1.as_deref().or(target.settings.account.as_deref())
 }
 
-/// Limits the time of a step.
+/// Limits a step's time.
 async fn within<T>(step: impl Future<Output = Result<T, OAuthError>>, url: &str) -> Result<T, OAuthError> {
     let late = |_| Err(OAuthError::Timeout { url: without_query(url) });
     tokio::time::timeout(STEP_TIMEOUT, step).await.unwrap_or_else(late)
@@ -262,7 +262,7 @@ fn without_query(url: &str) -> String {
     url.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Returns the only `state` of a query.
+/// Returns a query's only `state`.
 fn state_of(query: &str) -> Option<String> {
     let url = Url::parse(&format!("query:?{query}")).ok()?;
     let mut states = url.query_pairs().filter(|(name, _)| name == "state").map(|(_, value)| value.into_owned());

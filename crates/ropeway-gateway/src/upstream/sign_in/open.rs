@@ -19,15 +19,15 @@ const MAX_OPEN: usize = 64;
 /// Maximum number of sign-ins in progress that one principal has started.
 const MAX_OPEN_PER_PRINCIPAL: usize = 8;
 
-/// Maximum characters of the reason of a failure.
+/// Maximum characters in a failure's reason.
 const MAX_REASON: usize = 500;
 
-/// A server, and the account of a principal; `None` is the shared account.
+/// A server, and a principal's account; `None` is the shared account.
 pub(crate) type AccountKey = (Alias, Option<Arc<str>>);
 
-/// Ties a sign-in to the browser that started it: the name and the value of a cookie.
+/// Ties a sign-in to the browser that started it: a cookie's name and value.
 ///
-/// Without it, a user could be tricked into finishing the sign-in of another one
+/// Without it, a user could be tricked into finishing another user's sign-in
 /// ([RFC 6819](https://www.rfc-editor.org/rfc/rfc6819#section-4.4.1.8)).
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BrowserCookie {
@@ -38,7 +38,7 @@ pub(crate) struct BrowserCookie {
 }
 
 impl BrowserCookie {
-    /// Creates a cookie. The name of a secure one has the prefix `__Host-`: neither another host of the same domain nor a page
+    /// Creates a cookie. A secure one's name has the prefix `__Host-`: neither another host in the same domain nor a page
     /// without HTTPS can set it
     /// ([cookie name prefixes](https://datatracker.ietf.org/doc/html/draft-ietf-httpbis-rfc6265bis#section-4.1.3.2)).
     pub(super) fn new(value: String, is_secure: bool) -> Self {
@@ -62,14 +62,12 @@ pub(super) struct TakenSignIn {
     pub(super) sign_in: SignIn,
 }
 
-/// One entry of the table.
 struct Entry {
     principal: Principal,
     expires_at: Instant,
     phase: Phase,
 }
 
-/// The phase of a sign-in.
 enum Phase {
     /// The authorization server is being discovered.
     Starting,
@@ -95,7 +93,7 @@ impl Entry {
     }
 }
 
-/// The sign-in of an account as the web page shows it.
+/// An account's sign-in as the web page shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SignInProgress {
     /// Whether a callback is awaited.
@@ -121,7 +119,7 @@ pub(super) enum UnknownCallback {
     Browser,
 }
 
-/// The sign-ins in progress or failed: at most one for each account. The rate of starts and the lifetime limit their number.
+/// The sign-ins in progress or failed: at most one for each account. The start rate and the lifetime limit their number.
 #[derive(Default)]
 pub(super) struct OpenSignIns(HashMap<AccountKey, Entry>);
 
@@ -158,7 +156,7 @@ impl OpenSignIns {
         self.0.entry(key.clone()).or_insert(Entry { principal, expires_at, phase: Phase::Failed(reason) });
     }
 
-    /// Returns the progress of the sign-in of an account.
+    /// Returns an account's sign-in progress.
     pub(super) fn progress(&self, key: &AccountKey) -> SignInProgress {
         let now = Instant::now();
         match self.0.get(key).filter(|entry| entry.expires_at > now).map(|entry| &entry.phase) {
@@ -175,12 +173,12 @@ impl OpenSignIns {
         }
     }
 
-    /// Ends the sign-in of an account.
+    /// Ends an account's sign-in.
     pub(super) fn remove(&mut self, key: &AccountKey) {
         self.0.remove(key);
     }
 
-    /// Takes the sign-in with a state, if `cookie` returns the value of its browser. A state can be taken once.
+    /// Takes the sign-in with a state, if `cookie` returns its browser's value. A state can be taken once.
     pub(super) fn take<'a>(
         &mut self,
         state: &str,
@@ -191,7 +189,7 @@ impl OpenSignIns {
         let found = self.0.iter().find(|(_, entry)| is_it(entry)).map(|(key, _)| key.clone());
         let key = found.ok_or(UnknownCallback::State)?;
         let browser = self.0.get(&key).and_then(Entry::open).map(|open| open.browser.clone());
-        // A callback of another browser does not end the sign-in.
+        // A callback from another browser does not end the sign-in.
         if browser.is_none_or(|browser| cookie(&browser.name) != Some(&browser.value)) {
             return Err(UnknownCallback::Browser);
         }

@@ -1,4 +1,4 @@
-//! How often sign-ins can be started: by one principal, and by all of them.
+//! How often sign-ins can be started: by one principal, and by all together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use ropeway_mcp::RateLimit;
 
-/// Number of sign-ins that one principal can start in a minute. Each of them sends requests to an authorization server.
+/// How many sign-ins one principal can start in a minute. Each sends requests to an authorization server.
 const PER_PRINCIPAL: u32 = 30;
 
 /// Number of sign-ins that all principals can start in a minute.
@@ -19,8 +19,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The limits. Without authentication, all clients are one principal.
 pub(super) struct StartLimits {
     all: RateLimit,
-    /// The limit of each principal, and when it has started a sign-in last. The limit of all of them bounds their number, because
-    /// only those of the last minute are kept.
+    /// Each principal's limit, and when it has started a sign-in last. The gateway's limit bounds their number, because only
+    /// those within the last minute are kept.
     principals: HashMap<Arc<str>, (RateLimit, Instant)>,
 }
 
@@ -31,13 +31,13 @@ impl Default for StartLimits {
 }
 
 impl StartLimits {
-    /// Counts the start of a sign-in. Returns `false` if there were too many.
+    /// Counts a started sign-in. Returns `false` if there were too many.
     pub(super) fn take(&mut self, principal: &Arc<str>) -> bool {
         let now = Instant::now();
         // After a minute, the bucket is full again.
         self.principals.retain(|_, (_, used_at)| now.saturating_duration_since(*used_at) < MINUTE);
         let own = self.principals.get_mut(principal);
-        // A principal at its limit does not use up the limit of the others.
+        // A principal at its limit does not use up the others' limit.
         if let Some((limit, used_at)) = own {
             let is_allowed = limit.take() && self.all.take();
             if is_allowed {

@@ -1,4 +1,4 @@
-//! Calls that wait for a sign-in: one of them prompts its client, the others share the outcome.
+//! Calls that wait for a sign-in: one prompts its client, the others share the outcome.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use super::open::AccountKey;
 use ropeway_core::sync::lock;
 use ropeway_mcp::oauth::Challenge;
 
-/// The outcome of a sign-in that calls wait for: whether the user signed in, or `None` while it is in progress.
+/// The outcome that calls wait for: whether the user signed in, or `None` while the sign-in is in progress.
 type Progress = Option<bool>;
 
 /// The accounts whose sign-ins calls wait for.
@@ -22,7 +22,7 @@ struct WaitingAccount {
     progress: Arc<watch::Sender<Progress>>,
 }
 
-/// A call that waits. Dropping the first one ends the wait of the others.
+/// A call that waits. Dropping the first one ends the others' wait.
 pub(crate) struct Waiter {
     calls: Arc<WaitingCalls>,
     key: AccountKey,
@@ -42,7 +42,7 @@ impl WaitingCalls {
         Waiter { calls: self.clone(), key: key.clone(), progress: account.progress.clone(), is_first }
     }
 
-    /// Returns `true` if a call waits for the sign-in of an account.
+    /// Returns `true` if a call waits for an account's sign-in.
     pub(crate) fn has_call(&self, key: &AccountKey) -> bool {
         lock(&self.0).contains_key(key)
     }
@@ -61,13 +61,13 @@ impl WaitingCalls {
 }
 
 impl Waiter {
-    /// Waits for the end of the sign-in. Returns `false` if it failed.
+    /// Waits until the sign-in ends. Returns `false` if it failed.
     pub(crate) async fn wait(&self) -> bool {
         let mut progress = self.progress.subscribe();
         progress.wait_for(Option::is_some).await.is_ok_and(|progress| *progress == Some(true))
     }
 
-    /// Ends the wait of all calls.
+    /// Ends the wait for all calls.
     pub(crate) fn end(&self, is_signed_in: bool) {
         set(&self.progress, is_signed_in);
     }

@@ -16,7 +16,7 @@ use ropeway_core::tool::Alias;
 use ropeway_mcp::protocol::Era;
 use ropeway_mcp::{LinkKey, RequestTag};
 
-/// Maximum number of URL elicitations of one connection that may still be reported as complete.
+/// Maximum number of URL elicitations per connection that may still be reported as complete.
 const MAX_URL_ELICITATIONS: usize = 64;
 
 /// A connection to a server.
@@ -24,19 +24,19 @@ const MAX_URL_ELICITATIONS: usize = 64;
 pub(super) struct LinkOwner {
     /// The servers that the connection leads to: several aliases with equal settings share one.
     pub(super) servers: BTreeSet<Alias>,
-    /// The only client of an isolated connection.
+    /// An isolated connection's only client.
     pub(super) client: Option<Weak<Client>>,
     /// Whether it was the shared connection to a server. A server may send messages before that is known.
     is_known: bool,
     /// Whether another connection has replaced it. It is removed once its requests have ended.
     is_replaced: bool,
-    /// The era of the server, once a request was sent.
+    /// The server's era, once a request was sent.
     pub(super) era: Option<Era>,
     pub(super) users: LinkUsers,
     /// Notified when a request begins or ends.
     pub(super) activity: watch::Sender<()>,
     pub(super) roots: LinkRoots,
-    /// URL elicitations of legacy clients that are not reported as complete, oldest first.
+    /// Legacy clients' URL elicitations that are not reported as complete, oldest first.
     url_elicitations: VecDeque<UrlElicitation>,
 }
 
@@ -61,14 +61,14 @@ pub(super) struct UrlElicitation {
 pub(crate) struct SharedLink {
     pub(crate) link: LinkKey,
     pub(crate) server: Alias,
-    /// Identifies the server across restarts of the gateway and changes of its alias.
+    /// Identifies the server across gateway restarts and alias changes.
     pub(crate) identity: Arc<str>,
 }
 
-/// The state of a connection when a message arrives.
+/// A connection's state when a message arrives.
 pub(super) struct LinkView {
     pub(super) servers: BTreeSet<Alias>,
-    /// The only client of an isolated connection.
+    /// An isolated connection's only client.
     pub(super) client: Option<Weak<Client>>,
     pub(super) era: Option<Era>,
     /// Whether a message without a request can belong to several clients.
@@ -79,11 +79,11 @@ pub(super) struct LinkView {
     pub(super) logging: Vec<RequestTag>,
     /// The only client that has ever used the connection.
     pub(super) only_user: Option<ClientId>,
-    /// The servers of the requests in progress, if the connection leads to several.
+    /// The servers that requests in progress were sent to, if the connection leads to several.
     callers: Vec<(RequestTag, Alias)>,
 }
 
-/// A request of a client on a connection. Dropping it ends the request.
+/// A client's request on a connection. Dropping it ends the request.
 pub(crate) struct LinkUse {
     board: Arc<Switchboard>,
     link: LinkKey,
@@ -130,7 +130,7 @@ impl Switchboard {
         }
     }
 
-    /// Records the only client of an isolated connection.
+    /// Records an isolated connection's only client.
     pub(crate) fn add_isolated_link(&self, link: LinkKey, server: &Alias, client: &Arc<Client>) {
         let mut links = lock(&self.links);
         let owner = links.entry(link).or_default();
@@ -189,7 +189,7 @@ impl Switchboard {
         })
     }
 
-    /// Records a URL elicitation of a legacy client, so that its completion finds the client.
+    /// Records a legacy client's URL elicitation, so that its completion finds the client.
     pub(super) fn add_url_elicitation(&self, link: LinkKey, elicitation: UrlElicitation) {
         let mut links = lock(&self.links);
         let Some(owner) = links.get_mut(&link) else { return };
@@ -215,7 +215,7 @@ impl LinkView {
         caller.or_else(|| self.servers.first())
     }
 
-    /// Returns the names of the servers for log messages.
+    /// Returns the servers' names for log messages.
     pub(super) fn names(&self) -> String {
         self.servers.iter().map(Alias::to_string).collect::<Vec<_>>().join(", ")
     }

@@ -1,4 +1,4 @@
-//! Notifications of servers: each goes to the client that it belongs to, or to none.
+//! Server notifications: each goes to the client that it belongs to, or to none.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
@@ -45,7 +45,7 @@ impl Route {
             "notifications/resources/updated" => Self::Updated,
             "notifications/message" => Self::Log,
             "notifications/elicitation/complete" => Self::ElicitationComplete,
-            // It answers the gateway's own subscription, which may begin during the request of a client.
+            // It answers the gateway's own subscription, which may begin during a client's request.
             "notifications/subscriptions/acknowledged"
             // Servers do not send these.
             | "notifications/initialized"
@@ -78,7 +78,7 @@ impl Switchboard {
         let Some(link) = self.link(key) else { return };
         match (route, params) {
             (Route::Changed(list), _) => {
-                // The bridge follows the tools of shared connections only.
+                // The bridge only follows the tools on shared connections.
                 let owner = link.client.as_ref().filter(|_| list == ChangedList::Tools).and_then(Weak::upgrade);
                 owner.iter().for_each(|client| self.clients.notify_isolated(list, client));
                 lock(&self.changed).extend(link.servers.into_iter().map(|server| (server, list)));
@@ -95,7 +95,7 @@ impl Switchboard {
         }
     }
 
-    /// Notifies the client that got a URL elicitation of its completion. Returns `false` if the elicitation is unknown.
+    /// Notifies the client that got a URL elicitation that it is complete. Returns `false` if the elicitation is unknown.
     fn complete_elicitation(&self, link: LinkKey, method: &str, params: &RawValue) -> bool {
         let value: Value = serde_json::from_str(params.get()).unwrap_or_default();
         let id = value.get("elicitationId").and_then(Value::as_str);
@@ -126,10 +126,10 @@ impl Switchboard {
 
     /// Delivers a log message to the client that it belongs to, if that client has requested log messages.
     ///
-    /// A message on the stream of a request belongs to that request. A modern server sends log messages only for requests that
-    /// ask for them, so that others do not matter. Other messages belong to the client with requests in progress on the
-    /// connection, if it is the only one that uses it, or, between requests, to the only client that has ever used it. All others
-    /// are dropped, because they could reveal the calls of one client to another.
+    /// A message on a request's stream belongs to that request. A modern server sends log messages only for requests that ask for
+    /// them, so that others do not matter. Other messages belong to the client with requests in progress on the connection, if it
+    /// is the only one that uses it, or, between requests, to the only client that has ever used it. All others are dropped,
+    /// because they could reveal one client's calls to another.
     fn log(&self, link: &LinkView, params: &RawValue, callers: &Callers) {
         #[derive(Deserialize)]
         struct Message<'a> {

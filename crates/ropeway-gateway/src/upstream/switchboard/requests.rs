@@ -1,4 +1,4 @@
-//! Requests of servers: sampling, elicitation and roots. Each goes to the client whose call caused it, or is refused.
+//! Server requests: sampling, elicitation and roots. Each goes to the client whose call caused it, or is refused.
 
 use std::collections::{HashMap, HashSet};
 use std::future::pending;
@@ -20,7 +20,7 @@ use ropeway_core::sync::lock;
 use ropeway_mcp::protocol::{Era, RpcError, code};
 use ropeway_mcp::{AnswerSink, Callers, LinkKey, RequestTag, ServerRequest, ServerRequestMethod};
 
-/// Maximum number of requests of all servers without an answer.
+/// Maximum number of unanswered requests from all servers.
 const MAX_OPEN: usize = 4096;
 
 /// How long a server request may delay calls that its client has not made.
@@ -45,13 +45,13 @@ struct OpenRequest {
 
 /// Where a server request waits for its answer.
 enum OpenState {
-    /// A task waits for the answer of a legacy client.
+    /// A task waits for a legacy client's answer.
     Task(AbortHandle),
     /// The request is part of the next response to a modern client. `is_open` is alive until it is answered.
     ///
-    /// The sink of the answer refers to the connection, which refers to the switchboard, and must not be kept alive.
+    /// The answer sink refers to the connection, which refers to the switchboard, and must not be kept alive.
     Exchange { exchange: Weak<Exchange>, is_open: Weak<AtomicBool>, answer: Weak<dyn AnswerSink> },
-    /// The request waits for the next call of its client.
+    /// The request waits for its client's next call.
     Held { server_request: Box<ServerRequest>, client: Weak<Client> },
 }
 
@@ -91,9 +91,8 @@ impl OpenRequests {
     }
 }
 
-/// The recipient of a server request.
 enum Recipient {
-    /// The client of a request in progress.
+    /// The client whose request is in progress.
     Exchange(Arc<Exchange>),
     /// A client without a request.
     Client(Arc<Client>),
@@ -111,7 +110,7 @@ struct AskedClient {
     link: LinkKey,
     id: Box<str>,
     method: ServerRequestMethod,
-    /// The isolation key of the client.
+    /// The client's user key.
     client: u64,
     exchange: Option<RequestTag>,
 }
@@ -198,8 +197,7 @@ impl Switchboard {
         callers.iter().filter_map(|key| self.exchanges.get(*key)).collect()
     }
 
-    /// Refuses a request to the client of a call if too many are open, or if the server has asked the user too often during the
-    /// call.
+    /// Refuses a request to a call's client if too many are open, or if the server has asked the user too often during the call.
     fn check_limits(&self, server_request: &ServerRequest, exchange: &Exchange) -> Result<(), RpcError> {
         if self.open_server_requests() >= MAX_OPEN || lock(&self.open).count_of(exchange.key) >= MAX_SERVER_REQUESTS {
             return Err(too_many_open());
@@ -212,7 +210,7 @@ impl Switchboard {
         }
     }
 
-    /// Refuses a request to the client of a connection, without a call, if there were too many of them.
+    /// Refuses a request to a connection's client, without a call, if there were too many.
     fn check_unprompted(&self, server_request: &ServerRequest) -> Result<(), RpcError> {
         if self.open_server_requests() >= MAX_OPEN {
             return Err(too_many_open());
@@ -251,7 +249,7 @@ impl Switchboard {
         client.map_or(Recipient::None, |client| reach(client, server_request.method))
     }
 
-    /// Asks the client of a call: a modern one with the response to the call, a legacy one on the stream of the call.
+    /// Asks a call's client: a modern one with the response to the call, a legacy one on the call's stream.
     fn ask_during(&self, server_request: ServerRequest, exchange: Arc<Exchange>) {
         if exchange.client.era == Era::Legacy {
             return self.ask_legacy(server_request, exchange.client.clone(), Some(exchange));
@@ -267,7 +265,7 @@ impl Switchboard {
         self.insert_watched(asked, state);
     }
 
-    /// Keeps a request for the next call of its client.
+    /// Keeps a request for its client's next call.
     fn hold(&self, server_request: ServerRequest, client: &Arc<Client>) {
         let asked = AskedClient::new(&server_request, client, None);
         let state = OpenState::Held { server_request: Box::new(server_request), client: Arc::downgrade(client) };
@@ -306,7 +304,7 @@ impl Switchboard {
         }
     }
 
-    /// Sends the requests that wait for a call of this client to the client of the call.
+    /// Sends the requests that wait for this client's next call to the call's client.
     pub(super) fn release_held(&self, link: LinkKey, exchange: &Arc<Exchange>) {
         let is_held = |(of, _): &(LinkKey, Box<str>), request: &mut OpenRequest| match &request.state {
             OpenState::Held { client, .. } => {
@@ -332,7 +330,7 @@ impl Switchboard {
         }
     }
 
-    /// Asks a legacy client in a separate task, on the stream of a call if one is given. A call that caused the request ends it.
+    /// Asks a legacy client in a separate task, on a call's stream if one is given. A call that caused the request ends it.
     fn ask_legacy(&self, server_request: ServerRequest, client: Arc<Client>, exchange: Option<Arc<Exchange>>) {
         let asked = AskedClient::new(&server_request, &client, exchange.as_ref().map(|exchange| exchange.key));
         self.note_url_elicitation(&server_request, &client, asked.exchange);
@@ -368,7 +366,7 @@ impl Switchboard {
         open.0.insert(key, OpenRequest { exchange: call, state, _watch: None });
     }
 
-    /// Records the id of a URL elicitation, which the server later reports as complete.
+    /// Records a URL elicitation's id, which the server later reports as complete.
     fn note_url_elicitation(&self, server_request: &ServerRequest, client: &Arc<Client>, exchange: Option<RequestTag>) {
         if server_request.method != (ServerRequestMethod::Elicit { url: true }) {
             return;
@@ -380,7 +378,7 @@ impl Switchboard {
         }
     }
 
-    /// Records the URL elicitations of an error that a legacy client gets (code -32042).
+    /// Records the URL elicitations in an error that a legacy client gets (code -32042).
     pub(crate) fn note_required_elicitations(&self, link: LinkKey, data: &Value, exchange: &Exchange) {
         if exchange.client.era != Era::Legacy {
             return;
@@ -393,7 +391,7 @@ impl Switchboard {
         }
     }
 
-    /// Returns since when calls wait that a request may delay. Calls that wait for their own clients do not count.
+    /// Returns when the first call began that a request may delay. Calls that wait for their own clients do not count.
     fn delayed_since(&self, asked: &AskedClient) -> Option<Instant> {
         let waiting: HashSet<RequestTag> = {
             let open = lock(&self.open);
@@ -416,7 +414,7 @@ fn reach(client: Arc<Client>, method: ServerRequestMethod) -> Recipient {
         return Recipient::None;
     }
     match client.era {
-        // The next call carries it, should the client not open a stream.
+        // If the client opens no stream, the next call carries it.
         Era::Legacy if method == ServerRequestMethod::Roots && !client.has_stream() => Recipient::Later(client),
         Era::Legacy => Recipient::Client(client),
         Era::Modern if method == ServerRequestMethod::Roots => Recipient::Later(client),
@@ -424,7 +422,7 @@ fn reach(client: Arc<Client>, method: ServerRequestMethod) -> Recipient {
     }
 }
 
-/// Waits for the end of a call; forever without one.
+/// Waits until a call ends; forever without one.
 async fn ended(exchange: Option<&Exchange>) {
     match exchange {
         Some(exchange) => exchange.ended().await,
@@ -457,7 +455,7 @@ async fn wait_for_delay(board: &Weak<Switchboard>, asked: &AskedClient) {
             () = expired => {}
             changed = activity.changed() => {
                 if changed.is_err() {
-                    // The connection is gone.
+                    // The connection has been removed.
                     return pending().await;
                 }
             }
@@ -465,7 +463,7 @@ async fn wait_for_delay(board: &Weak<Switchboard>, asked: &AskedClient) {
     }
 }
 
-/// Passes the answer of a legacy client to the server.
+/// Passes a legacy client's answer to the server.
 fn answer_server_request(server_request: ServerRequest, answer: Result<Answer, Unanswered>) {
     match answer {
         Ok(Ok(result)) => server_request.answer(Ok(&result)),
@@ -476,7 +474,7 @@ fn answer_server_request(server_request: ServerRequest, answer: Result<Answer, U
     }
 }
 
-/// Reads the error object of a client.
+/// Reads a client's error object.
 fn read_error(error: &RawValue) -> RpcError {
     let value: Value = serde_json::from_str(error.get()).unwrap_or_default();
     RpcError {
@@ -504,7 +502,7 @@ pub(crate) fn answer_in_place(server_request: ServerRequest) {
     server_request.answer(roots.as_deref().ok_or_else(|| refusal(code::INTERNAL, WITHDRAWN)));
 }
 
-/// Returns the answer of a client without roots.
+/// Returns the answer for a client without roots.
 fn no_roots() -> Option<Box<RawValue>> {
     RawValue::from_string(r#"{"roots":[]}"#.to_owned()).ok()
 }
@@ -529,7 +527,7 @@ mod tests {
     use crate::upstream::asking_servers::AskingServers;
     use ropeway_mcp::MessageHandler as _;
 
-    /// Keeps the codes of error answers.
+    /// Keeps the codes from error answers.
     #[derive(Clone, Default)]
     struct Refusals(Arc<Mutex<Vec<i64>>>);
 
@@ -590,7 +588,7 @@ mod tests {
             assert_eq!(ask(&second), 1, "another call of a client with the same description");
         }
         assert_eq!(board.open_server_requests(), 2 * MAX_SERVER_REQUESTS - 1);
-        // ServerRequests without an answer are refused when they are dropped.
+        // Unanswered server requests are refused when they are dropped.
         assert!(second.withdraw(|_| true));
         assert_eq!(
             ask(&second),

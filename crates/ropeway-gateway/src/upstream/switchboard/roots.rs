@@ -1,7 +1,7 @@
-//! Roots of clients: which client's roots a server gets, and when it is asked to request them again.
+//! Client roots: which client's roots a server gets, and when it is notified to request them again.
 //!
-//! Servers request roots when they are connected, and keep them. On a connection that clients share, they get the roots of the
-//! only client that has roots; on an isolated connection, those of its client.
+//! Servers request roots when they are connected, and keep them. On a connection that clients share, they get the roots from the
+//! only client that has roots; on an isolated connection, from its client.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -19,10 +19,10 @@ use ropeway_core::tool::Alias;
 use ropeway_mcp::protocol::{Era, RpcError};
 use ropeway_mcp::{AnswerSink, LinkKey, ServerRequest};
 
-/// How long a call waits for the roots request of a server that requests roots.
+/// How long a call waits for the roots request if its server requests roots.
 const MAX_REQUEST_DELAY: Duration = Duration::from_secs(1);
 
-/// How long the first call on a connection waits for the roots request of a server that may not request roots at all.
+/// How long the first call on a connection waits for the roots request if its server may not request roots at all.
 const MAX_FIRST_DELAY: Duration = Duration::from_millis(100);
 
 /// How long a call waits until the server has the roots that it requested.
@@ -31,12 +31,12 @@ const MAX_ANSWER_DELAY: Duration = Duration::from_secs(5);
 /// Time in which a server applies the roots that it got.
 const APPLY_DELAY: Duration = Duration::from_millis(50);
 
-/// The roots of a connection.
+/// A connection's roots.
 #[derive(Default)]
 pub(super) struct LinkRoots {
-    /// Whether the server has requested roots outside of a request's own stream.
+    /// Whether the server has requested roots outside a request's own stream.
     has_asked: bool,
-    /// The client whose roots the server of a shared connection has.
+    /// The client whose roots a shared connection's server has.
     owner: Option<Weak<Client>>,
     phase: watch::Sender<RootsPhase>,
     /// Number of processes or sessions that have ended.
@@ -51,7 +51,7 @@ enum RootsPhase {
     New,
     /// The server was notified that the roots have changed.
     Changed,
-    /// The request of the server is on its way to a client.
+    /// The server's request is on its way to a client.
     Routing,
     /// The server has requested roots.
     Requested,
@@ -62,7 +62,7 @@ enum RootsPhase {
 }
 
 impl LinkRoots {
-    /// Forgets the requests of a process or session that has ended.
+    /// Forgets the requests from a process or session that has ended.
     pub(super) fn reset(&mut self) {
         self.epoch += 1;
         self.phase.send_replace(RootsPhase::New);
@@ -76,11 +76,11 @@ impl LinkRoots {
 /// Whether a client can use the shared connection to a server that requests roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RootsClaim {
-    /// The server has not requested roots, or has those of the client.
+    /// The server has not requested roots, or has the client's.
     Shared,
-    /// The server is about to get the roots of the client: it has to be notified that they have changed.
+    /// The server is about to get the client's roots: it has to be notified that they have changed.
     Claimed,
-    /// The server may have the roots of another client.
+    /// The server may have another client's roots.
     Refused,
 }
 
@@ -141,7 +141,7 @@ impl Switchboard {
         RootsClaim::Claimed
     }
 
-    /// Returns `true` if a server has to be notified of changed roots of a client on this connection.
+    /// Returns `true` if a server has to be notified that a client's roots on this connection have changed.
     pub(crate) fn change_roots(&self, link: LinkKey, client: &Arc<Client>) -> bool {
         let is_isolated = {
             let links = lock(&self.links);
@@ -161,7 +161,7 @@ impl Switchboard {
         }
     }
 
-    /// Releases a client that is gone. Returns the shared connections whose servers have its roots.
+    /// Releases a disconnected client. Returns the shared connections whose servers have its roots.
     pub(crate) fn forget_client(&self, client: &Client) -> Vec<LinkKey> {
         let mut links = lock(&self.links);
         let mut with_roots = Vec::new();
@@ -177,7 +177,7 @@ impl Switchboard {
         with_roots
     }
 
-    /// Waits until a server that requests the roots of this client has them, so that the call does not overtake them.
+    /// Waits until a server that requests this client's roots has them, so that the call does not overtake them.
     pub(crate) async fn settle_roots(&self, link: LinkKey, exchange: &Arc<Exchange>) {
         let Some(mut phase) = self.roots_phase_for(link, exchange) else { return };
         let before = *phase.borrow_and_update();
@@ -204,7 +204,7 @@ impl Switchboard {
     /// Records that a server has requested roots. Returns the client for whose roots the server was notified, if it has not
     /// requested them since.
     pub(super) fn on_roots_request(&self, server_request: &mut ServerRequest) -> Option<Arc<Client>> {
-        // The stream of a call carries it, so that it does not concern other calls.
+        // A call's stream carries it, so that it does not concern other calls.
         if server_request.callers.is_certain && !server_request.callers.keys.is_empty() {
             return None;
         }
@@ -246,7 +246,7 @@ impl Switchboard {
         Some(client)
     }
 
-    /// Records that the server of a shared connection gets the roots of a client, unless it has those of another.
+    /// Records that a shared connection's server gets a client's roots, unless it has another client's.
     pub(super) fn own_roots(&self, link: LinkKey, client: &Arc<Client>) {
         let servers = lock(&self.links).get(&link).filter(|owner| owner.client.is_none()).map(|it| it.servers.clone());
         if !servers.is_some_and(|servers| servers.iter().any(|server| self.allows_roots(client, server))) {
@@ -274,10 +274,10 @@ impl Switchboard {
         clients
     }
 
-    /// Returns the phase of the roots that a call depends on: those of its client.
+    /// Returns the roots phase that a call depends on: its client's.
     fn roots_phase_for(&self, link: LinkKey, exchange: &Exchange) -> Option<watch::Receiver<RootsPhase>> {
         let client = &exchange.client;
-        // A request without a place for server requests cannot carry that of a modern server.
+        // A request without a place for server requests cannot carry one from a modern server.
         let is_askable = client.era == Era::Legacy || exchange.request.get().is_some();
         let links = lock(&self.links);
         let owner = links.get(&link).filter(|_| client.capabilities.roots && is_askable)?;
@@ -314,7 +314,7 @@ impl Switchboard {
     }
 }
 
-/// Returns `true` if a client has its own connection to one of these servers. It keeps that one, with the state of its server.
+/// Returns `true` if a client has its own connection to one of these servers. It keeps that one, with its server's state.
 fn is_isolated(links: &HashMap<LinkKey, LinkOwner>, client: &Client, servers: &BTreeSet<Alias>) -> bool {
     links.values().any(|owner| {
         let own = owner.client.as_ref().and_then(Weak::upgrade);

@@ -1,4 +1,4 @@
-//! Errors of the token store.
+//! Token store errors.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,35 +7,35 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No environment variable names the directory of tokens.
+    /// No environment variable names the token directory.
     #[error("no folder for tokens: set `ROPEWAY_TOKENS_DIR` or `HOME` to an absolute path")]
     NoFolder,
-    /// The value of `ROPEWAY_KEYRING` is not a mode.
+    /// The `ROPEWAY_KEYRING` value is not a mode.
     #[error("invalid `ROPEWAY_KEYRING` value `{value}`: use `off`, `auto` or `required`")]
     Setting {
-        /// The start of the value.
+        /// The beginning of the value.
         value: String,
     },
     /// A file or folder could not be read.
     #[error("could not read `{}`", path.display())]
     Read {
-        /// The path of the file or folder.
+        /// The file's or folder's path.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         source: io::Error,
     },
     /// A file or folder could not be written.
     #[error("could not write `{}`", path.display())]
     Write {
-        /// The path of the file or folder.
+        /// The file's or folder's path.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         source: io::Error,
     },
     /// Other users can access a file or folder, or chose its target.
     #[error("refusing to use `{}`: {problem}; {fix}", path.display())]
     Insecure {
-        /// The path of the file or folder.
+        /// The file's or folder's path.
         path: PathBuf,
         /// A description of the problem.
         problem: String,
@@ -48,7 +48,7 @@ pub enum StoreError {
         path.display()
     )]
     Invalid {
-        /// The path of the file.
+        /// The file's path.
         path: PathBuf,
         /// A description of the problem.
         problem: String,
@@ -60,15 +60,15 @@ pub enum StoreError {
         path.display()
     )]
     Newer {
-        /// The path of the file.
+        /// The file's path.
         path: PathBuf,
-        /// The version of the file.
+        /// The file's version.
         version: u64,
     },
-    /// The tokens of a server are too large to be stored.
+    /// A server's tokens are too large to be stored.
     #[error("the tokens of `{server}` are too large to be stored (maximum {} KiB)", super::MAX_FILE_BYTES >> 10)]
     TooLarge {
-        /// The URL of the server.
+        /// The server's URL.
         server: String,
     },
     /// Another process held the lock for too long.
@@ -77,15 +77,15 @@ pub enum StoreError {
         waited.as_secs()
     )]
     Busy {
-        /// The URL of the server.
+        /// The server's URL.
         server: String,
         /// The time that was waited.
         waited: std::time::Duration,
     },
-    /// The keyring of the operating system could not be used.
+    /// The operating system's keyring could not be used.
     #[error(transparent)]
     Keyring(#[from] KeyringError),
-    /// The passphrase of an export is wrong.
+    /// The export's passphrase is wrong.
     #[error("could not decrypt the export: the passphrase is wrong, or the text was changed")]
     Passphrase,
     /// The passphrase for an export is too short.
@@ -97,12 +97,12 @@ pub enum StoreError {
         /// A description of the problem.
         problem: String,
     },
-    /// The number of stored sign-ins is too large.
+    /// Too many sign-ins are stored.
     #[error("more than {} stored sign-ins; remove some with `ropeway logout SERVER`", super::MAX_ENTRIES)]
     TooMany,
 }
 
-/// Why the keyring of the operating system could not be used.
+/// Why the operating system's keyring could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyringError {
@@ -127,7 +127,7 @@ pub enum KeyringError {
          again, or set `ROPEWAY_KEYRING=off` to store new tokens in files that only you can read"
     )]
     Timeout {
-        /// The name of the program.
+        /// The program's name.
         program: &'static str,
         /// The time limit.
         seconds: u64,
@@ -137,7 +137,7 @@ pub enum KeyringError {
         "`{program}` failed: {problem}; set `ROPEWAY_KEYRING=off` to store new tokens in files that only you can read"
     )]
     Failed {
-        /// The name of the program.
+        /// The program's name.
         program: &'static str,
         /// The start of its error output.
         problem: String,
@@ -148,17 +148,17 @@ pub enum KeyringError {
          and try again, otherwise remove them with `ropeway logout {server}` and sign in again"
     )]
     MissingKey {
-        /// The URL of the server.
+        /// The server's URL.
         server: String,
     },
-    /// A file is encrypted, and the settings forbid the use of the keyring.
+    /// A file is encrypted, and the settings forbid using the keyring.
     #[error(
         "`{}` is encrypted with a key in the keyring, which `ROPEWAY_KEYRING=off` disables; unset the variable, or \
          remove the file with `ropeway logout SERVER` and sign in again",
         path.display()
     )]
     Disabled {
-        /// The path of the file.
+        /// The file's path.
         path: PathBuf,
     },
 }

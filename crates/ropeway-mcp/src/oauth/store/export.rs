@@ -20,21 +20,21 @@ use ropeway_core::secret::Secret;
 
 const FORMAT: &str = "ropeway-tokens-1";
 
-/// Iterations of new exports, as OWASP recommends.
-/// <https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html#pbkdf2>
-/// Unit tests use fewer, because they run without optimization.
+/// Iterations for new exports, as [OWASP] recommends. Unit tests use fewer, because they run without optimization.
+///
+/// [OWASP]: https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html#pbkdf2
 const ITERATIONS: u32 = if cfg!(test) { 1_000 } else { 600_000 };
 
-/// Maximum iterations of an import, which takes a few seconds.
+/// Maximum iterations for an import, which takes a few seconds.
 const MAX_ITERATIONS: u32 = 4_000_000;
 
-/// Length of the salt, in bytes.
+/// Salt length, in bytes.
 const SALT_BYTES: usize = 16;
 
-/// Maximum bytes of an export.
+/// Maximum export size, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Maximum bytes of a passphrase.
+/// Maximum passphrase size, in bytes.
 const MAX_PASSPHRASE_BYTES: usize = 4 << 10;
 
 #[derive(Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub(super) fn write(sign_ins: Vec<Credentials>, passphrase: &Secret) -> Result<S
     if text.len() > MAX_BYTES { Err(StoreError::TooMany) } else { Ok(Secret::new(text)) }
 }
 
-/// Checks the passphrase of a new export.
+/// Checks a new export's passphrase.
 pub(super) fn check_passphrase(passphrase: &Secret) -> Result<(), StoreError> {
     let is_long = passphrase.expose().chars().count() >= MIN_PASSPHRASE_CHARS;
     if is_long && passphrase.expose().len() <= MAX_PASSPHRASE_BYTES { Ok(()) } else { Err(StoreError::WeakPassphrase) }
@@ -92,7 +92,7 @@ pub(super) fn read(text: &str, passphrase: &Secret) -> Result<Vec<Credentials>, 
     }
     let opened = derive(passphrase, &salt, iterations).and_then(|key| key.open(head.as_bytes(), &data));
     let opened = opened.map_err(|_| StoreError::Passphrase)?;
-    // The message of the parser could quote a token.
+    // The parser's message could quote a token.
     let payload: Payload = serde_json::from_slice(&opened).map_err(|_| invalid("its content is not supported"))?;
     if payload.sign_ins.len() > MAX_ENTRIES { Err(StoreError::TooMany) } else { Ok(payload.sign_ins) }
 }

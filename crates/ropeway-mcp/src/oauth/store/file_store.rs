@@ -16,18 +16,27 @@ use crate::oauth::credentials::Credentials;
 use ropeway_core::private_file::FileStamp;
 use ropeway_core::user_folders::state_folder;
 
-/// Name of the file that is written to check the folder.
+/// A file that is written and removed to check the folder.
 const PROBE: &str = ".probe";
 
-/// Returns the folder of this user's sign-ins, unless the user has chosen another one.
+/// Returns the default folder for this user's sign-ins.
 pub(super) fn default_folder() -> Option<PathBuf> {
     Some(state_folder()?.join("tokens"))
 }
 
 /// Sign-ins in a folder.
+///
+/// The [`TokenStore`](super::TokenStore) owns it and its clones share it, but every process of this user may write to the same
+/// folder. Each write replaces a whole file with a rename, so a reader sees the old or the new sign-in, and reading takes no
+/// lock. Loading, saving and removing do not take the sign-in's [`lock`](Self::lock) either: callers hold it while they load,
+/// refresh and save. Locks are taken in this order: the sign-in's lock, the keyring's async mutex, and the lock file
+/// `keyring.lock`, which is held only while a key is created.
+///
+/// Files are read and written on blocking threads, so dropping a future does not interrupt a write that has begun. Dropping the
+/// store changes nothing in the folder.
 pub(super) struct FileStore {
     pub(super) folder: PathBuf,
-    /// The mode, or the invalid text of a setting.
+    /// The mode, or a setting's invalid text.
     pub(super) mode: Result<KeyringMode, String>,
     pub(super) keyring: Keyring,
 }
@@ -113,7 +122,7 @@ impl FileStore {
         self.mode.clone().map_err(|value| StoreError::Setting { value })
     }
 
-    /// Runs file operations, which may take long on a slow disk, outside of the asynchronous threads.
+    /// Runs file operations, which may take long on a slow disk, outside the asynchronous threads.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
@@ -148,7 +157,7 @@ fn list(folder: &Path) -> Result<CredentialsList, StoreError> {
     Ok(list)
 }
 
-/// Returns the summary of a file; `None` if it was removed in the meantime.
+/// Returns a file's summary; `None` if it was removed in the meantime.
 fn summary(folder: &Path, path: &Path) -> Result<Option<CredentialsSummary>, StoreError> {
     let Some(content) = files::read(folder, path)? else { return Ok(None) };
     let file = parse(path, &content)?;

@@ -1,4 +1,4 @@
-//! The folder of a store: checking who can access it, and reading and replacing the files in it.
+//! A store's folder: checking who can access it, and reading and replacing the files in it.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read as _};
@@ -10,10 +10,10 @@ use super::error::StoreError;
 use ropeway_core::private_file;
 use ropeway_core::replace_file::{ReplaceOptions, replace_file};
 
-/// Extension of the files with tokens.
+/// The token files' extension.
 const EXTENSION: &str = "json";
 
-/// Maximum number of names in the folder that are checked.
+/// Maximum number of names in the folder to check.
 const MAX_NAMES: usize = 20_000;
 
 /// Creates the folder if it does not exist, and checks that only this user can replace files in it.
@@ -22,7 +22,7 @@ pub(super) fn prepare(folder: &Path) -> Result<(), StoreError> {
     check_folder(folder).map(drop)
 }
 
-/// Removes the access of other users to a folder that this program created, and that belongs to this user. They could see how many
+/// Removes other users' access to a folder that this program created, and that belongs to this user. They could see how many
 /// sign-ins exist, and when they change. Returns `true` if the mode was changed.
 pub(super) fn tighten(folder: &Path) -> io::Result<bool> {
     // The folder that is checked is the folder that is changed, and a link is not followed.
@@ -94,7 +94,7 @@ pub(super) fn remove(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Returns the paths of the files with tokens, sorted.
+/// Returns the token files' paths, sorted.
 pub(super) fn token_files(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     if !check_folder(folder)? {
         return Ok(Vec::new());
@@ -112,7 +112,7 @@ pub(super) fn token_files(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(paths)
 }
 
-/// Returns the path of the file with this name.
+/// Returns the path for a file name without extension.
 pub(super) fn token_file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.{EXTENSION}"))
 }
@@ -132,7 +132,7 @@ fn link_problem(path: &Path) -> Option<StoreError> {
 enum Access {
     /// Read or change a file.
     File,
-    /// Replace the files of a folder. Their names reveal nothing.
+    /// Replace the folder's files. Their names reveal nothing.
     Folder,
 }
 
@@ -164,7 +164,7 @@ fn access_problem(path: &Path, (owner, mode): (u32, u32), user: u32, access: Acc
     }
 }
 
-/// Returns a path as a word of a shell command.
+/// Returns a path as a shell word.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);

@@ -1,4 +1,4 @@
-//! The format of a token file: JSON with a readable summary, and the tokens in plain or encrypted form.
+//! The token file format: JSON with a readable summary, and the tokens in plain or encrypted form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +10,7 @@ use super::seal::StoreKey;
 use super::summary::{CredentialsSummary, Protection, StoredSummary};
 use crate::oauth::credentials::Credentials;
 
-/// The version of the format.
+/// The format's version. A file with a later one is refused.
 const VERSION: u64 = 1;
 
 /// A token file that was read, with tokens that may be encrypted.
@@ -21,7 +21,7 @@ pub(super) struct TokenFile {
     content: Content,
 }
 
-/// The tokens of a file.
+/// A file's tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Content {
@@ -70,7 +70,7 @@ pub(super) enum OpenError {
 }
 
 impl TokenFile {
-    /// Parses the text of a file. Errors do not contain parts of the text.
+    /// Parses a file's text. Errors do not quote it.
     pub(super) fn parse(text: &[u8]) -> Result<Self, FormatError> {
         let FormatVersion { version } = serde_json::from_slice(text).map_err(invalid)?;
         if version > VERSION {
@@ -127,7 +127,7 @@ impl Sealed {
     }
 }
 
-/// Returns the text of a token file. The tokens are encrypted if there is a key.
+/// Returns a token file's text. The tokens are encrypted if there is a key.
 pub(super) fn write(credentials: &Credentials, store_key: Option<&StoreKey>) -> Result<Vec<u8>, Unspecified> {
     let key = SignInKey::new(&credentials.server, credentials.account.as_deref());
     let content = match store_key {
@@ -145,7 +145,7 @@ pub(super) fn write(credentials: &Credentials, store_key: Option<&StoreKey>) -> 
     Ok(text)
 }
 
-/// Describes an error by its kind and position. The message of the parser can quote a token.
+/// Describes an error by its kind and position. The parser's message can quote a token.
 fn invalid(error: serde_json::Error) -> FormatError {
     let problem = match error.classify() {
         serde_json::error::Category::Eof => "it is truncated".to_owned(),

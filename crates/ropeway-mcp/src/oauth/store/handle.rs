@@ -1,4 +1,4 @@
-//! The handle of a token store.
+//! The handle to a token store.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ enum Backend {
     Memory(MemoryStore),
 }
 
-/// Identifies a version of a stored sign-in. See [`TokenStore::stamp`].
+/// Identifies a stored sign-in's version. See [`TokenStore::stamp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStamp(Stamp);
 
@@ -67,13 +67,13 @@ enum Stamp {
     Memory(u64),
 }
 
-/// The outcome of an import.
+/// An import's outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportReport {
-    /// Number of sign-ins that were stored.
+    /// Number of sign-ins that the import stored.
     pub imported: usize,
-    /// Number of stored sign-ins that were kept because they are newer.
+    /// Number of existing sign-ins that were kept because they are newer.
     pub kept: usize,
 }
 
@@ -91,7 +91,7 @@ impl TokenStore {
         Self::files(folder.into(), mode, Keyring::new(keyring::DEFAULT_TIMEOUT))
     }
 
-    /// Opens the store of this user: in the folder `ROPEWAY_TOKENS_DIR`, else `ropeway/tokens` in `XDG_STATE_HOME` or
+    /// Opens this user's store: in the folder `ROPEWAY_TOKENS_DIR`, else `ropeway/tokens` in `XDG_STATE_HOME` or
     /// `~/.local/state`.
     ///
     /// # Errors
@@ -115,8 +115,7 @@ impl TokenStore {
         self.with_keyring_timeout(mode, keyring::DEFAULT_TIMEOUT)
     }
 
-    /// Sets the mode of the keyring, and the time limit of one access to it. The user may have to unlock the keyring in that
-    /// time.
+    /// Sets the keyring mode, and the time limit for one access to it. The user may have to unlock the keyring in that time.
     #[must_use]
     pub fn with_keyring_timeout(self, mode: KeyringMode, limit: Duration) -> Self {
         match &*self.backend {
@@ -137,7 +136,7 @@ impl TokenStore {
         }
     }
 
-    /// Returns the sign-in of a server and account; `None` if none is stored.
+    /// Returns the sign-in for a server and account; `None` if none is stored.
     ///
     /// # Errors
     ///
@@ -151,7 +150,7 @@ impl TokenStore {
         }
     }
 
-    /// Stores a sign-in, in place of the previous one of its server and account.
+    /// Stores a sign-in, replacing the previous one for its server and account.
     ///
     /// # Errors
     ///
@@ -172,7 +171,7 @@ impl TokenStore {
         }
     }
 
-    /// Removes the sign-in of a server and account, even if its file is damaged. Returns whether one was stored.
+    /// Removes the sign-in for a server and account, even if its file is damaged. Returns whether one was stored.
     ///
     /// # Errors
     ///
@@ -201,7 +200,7 @@ impl TokenStore {
     ///
     /// # Errors
     ///
-    /// Fails if the folder cannot be read. Files that cannot be read are part of the list.
+    /// Fails if the folder cannot be read. The list includes files that cannot be read.
     pub async fn list(&self) -> Result<CredentialsList, StoreError> {
         match &*self.backend {
             Backend::Files(store) => store.list().await,
@@ -221,7 +220,7 @@ impl TokenStore {
         }
     }
 
-    /// Waits until no other task or process holds the lock of a sign-in, for at most [`LOCK_TIMEOUT`](Self::LOCK_TIMEOUT).
+    /// Waits until no other task or process holds a sign-in's lock, for at most [`LOCK_TIMEOUT`](Self::LOCK_TIMEOUT).
     ///
     /// The other methods do not use this lock. A refresh holds it while it loads, refreshes and saves the tokens.
     ///
@@ -232,7 +231,7 @@ impl TokenStore {
         self.lock_within(server, account, Self::LOCK_TIMEOUT).await
     }
 
-    /// Waits for the lock of a sign-in like [`lock`](Self::lock), with a time limit.
+    /// Waits for a sign-in's lock like [`lock`](Self::lock), with a time limit.
     ///
     /// # Errors
     ///
@@ -250,7 +249,7 @@ impl TokenStore {
         }
     }
 
-    /// Returns the version of a stored sign-in. This reads only the metadata of its file.
+    /// Returns a stored sign-in's version. This reads only its file's metadata.
     ///
     /// Take the stamp before [`load`](Self::load), so that a change between the two is noticed.
     pub fn stamp(&self, server: &str, account: Option<&str>) -> StoreStamp {
@@ -288,7 +287,7 @@ impl TokenStore {
         self.computing(move || export::write(sign_ins, &passphrase)).await
     }
 
-    /// Stores the sign-ins of an export. Stored sign-ins that are newer are kept.
+    /// Stores an export's sign-ins. Newer stored sign-ins are kept.
     ///
     /// # Errors
     ///
@@ -314,7 +313,7 @@ impl TokenStore {
         Ok(report)
     }
 
-    /// Derives keys outside of the asynchronous threads.
+    /// Derives keys outside the asynchronous threads.
     async fn computing<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,

@@ -1,10 +1,10 @@
-//! The key of a stored sign-in: the canonical URL of a server, and an account.
+//! A stored sign-in's key: a server's canonical URL, and an account.
 
 use reqwest::Url;
 
 use super::seal::fingerprint;
 
-/// Maximum bytes of a URL or of the name of an account.
+/// Maximum bytes of a URL or an account name.
 const MAX_BYTES: usize = 8 << 10;
 
 /// Identifies a sign-in.
@@ -19,7 +19,7 @@ impl SignInKey {
         Self { server: canonical_server(server), account: account.map(str::to_owned) }
     }
 
-    /// Returns the name of the files of the sign-in, without extension. It does not reveal the key.
+    /// Returns the sign-in's file name, without extension. It does not reveal the key.
     pub(super) fn file_name(&self) -> String {
         match &self.account {
             Some(account) => fingerprint(&[&self.server, account]),
@@ -38,10 +38,10 @@ impl SignInKey {
     }
 }
 
-/// Returns the form of a server's URL under which its tokens are stored.
+/// Returns a server's URL in the form under which its tokens are stored.
 ///
-/// Scheme and host are in lower case. The default port, user information, the fragment and the `/` of an empty path are removed.
-/// Path and query are kept, because they can select a separate resource. Other text is returned unchanged.
+/// Scheme and host are in lower case. The default port, user information, the fragment and an empty path's `/` are removed. Path
+/// and query are kept, because they can select a separate resource. Other text is returned unchanged.
 pub fn canonical_server(url: &str) -> String {
     let Ok(mut url) = Url::parse(url.trim()) else { return url.trim().to_owned() };
     url.set_fragment(None);

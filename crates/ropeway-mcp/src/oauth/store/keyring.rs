@@ -1,4 +1,4 @@
-//! The key of a store in the keyring of the operating system: whether to use one, finding it, and creating it.
+//! A store's key in the operating system's keyring: whether to use one, finding it, and creating it.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,7 +17,7 @@ use ropeway_core::secret::Secret;
 /// The variable that sets the mode.
 pub(super) const VARIABLE: &str = "ROPEWAY_KEYRING";
 
-/// Time limit of one access to the keyring, in which the user may have to unlock it.
+/// Time limit for one access to the keyring, in which the user may have to unlock it.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time during which callers that waited for a failed access get the same error.
@@ -26,7 +26,7 @@ const FAILURE_LIFETIME: Duration = Duration::from_secs(3);
 /// Name of the lock that is held while a key is created.
 const LOCK_NAME: &str = "keyring";
 
-/// Whether tokens are encrypted with a key in the keyring of the operating system.
+/// Whether tokens are encrypted with a key in the operating system's keyring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyringMode {
     /// Never. Tokens are in files that only the user can read.
@@ -53,7 +53,7 @@ impl FromStr for KeyringMode {
 
 /// The keyring as a store uses it.
 pub(super) struct Keyring {
-    /// `None` uses the program of the operating system.
+    /// `None` uses the operating system's program.
     tool: Option<KeyringTool>,
     limit: Duration,
     /// Locked during an access, so that the user is prompted to unlock the keyring only once.
@@ -119,13 +119,13 @@ impl Keyring {
         }
     }
 
-    /// Returns the key of the store, and creates it if the store has none.
+    /// Returns the store's key, and creates it if the store has none.
     async fn obtain(&self, folder: &Path) -> Result<StoreKey, StoreError> {
         let mut state = self.state.lock().await;
         if let Some(key) = state.ready()? {
             return Ok(key);
         }
-        // The path of a folder can only be resolved if the folder exists.
+        // A folder's path can only be resolved if the folder exists.
         files::prepare(folder)?;
         let name = entry_name(folder)?;
         if let Some(key) = self.lookup(&mut state, &name).await? {
@@ -177,7 +177,7 @@ impl Keyring {
 }
 
 impl KeyState {
-    /// Returns the cached key, or the error of an access that has just failed.
+    /// Returns the cached key, or the error if the last access has just failed.
     fn ready(&self) -> Result<Option<StoreKey>, StoreError> {
         match self {
             Self::Unknown => Ok(None),
@@ -207,14 +207,14 @@ pub(super) fn no_random_numbers() -> StoreError {
     }
 }
 
-/// Returns the name of the key of a folder. Each folder has its own key, so that a lock in the folder protects it.
+/// Returns the name of a folder's key. Each folder has its own key, so that a lock in the folder protects it.
 fn entry_name(folder: &Path) -> Result<String, StoreError> {
     let path = std::fs::canonicalize(folder);
     let path = path.map_err(|source| StoreError::Read { path: folder.to_owned(), source })?;
     Ok(fingerprint(&[&path.to_string_lossy()]))
 }
 
-/// Returns the server of an encrypted file in the folder.
+/// Returns one encrypted file's server, if the folder has such a file.
 fn encrypted_sign_in(folder: &Path) -> Result<Option<String>, StoreError> {
     for path in files::token_files(folder)? {
         let content = files::read(folder, &path).ok().flatten();

@@ -1,4 +1,4 @@
-//! The program that accesses the keyring of the operating system: `secret-tool` (libsecret), or `security` on macOS.
+//! The program that accesses the operating system's keyring: `secret-tool` (libsecret), or `security` on macOS.
 //!
 //! Secrets are passed through pipes, never as arguments, which other processes can see.
 
@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use super::error::KeyringError;
 use ropeway_core::secret::Secret;
 
-/// Maximum bytes of the output that is read.
+/// Maximum bytes of output to read.
 const MAX_OUTPUT: u64 = 16 << 10;
 
 /// Maximum characters of error output in a message.
@@ -49,11 +49,11 @@ pub(super) enum ToolKind {
 pub(super) struct KeyringTool {
     program: PathBuf,
     kind: ToolKind,
-    /// Time limit of one run, in which the user may have to unlock the keyring.
+    /// Time limit for one run, in which the user may have to unlock the keyring.
     limit: Duration,
 }
 
-/// The output of a program.
+/// A program's output.
 struct Finished {
     code: Option<i32>,
     output: Secret,
@@ -65,7 +65,7 @@ impl KeyringTool {
         Self { program, kind, limit }
     }
 
-    /// Finds the program of this operating system.
+    /// Finds this operating system's program.
     pub(super) fn find(limit: Duration) -> Result<Self, KeyringError> {
         let kind = if cfg!(target_os = "macos") { ToolKind::Security } else { ToolKind::SecretTool };
         let unavailable = |problem: String| KeyringError::Unavailable { problem };
@@ -130,7 +130,7 @@ impl KeyringTool {
     }
 }
 
-/// Ends the processes of a program that did not finish, also if its caller was cancelled.
+/// Ends a program's processes if it did not finish, even when its caller was cancelled.
 struct GroupKiller(Option<u32>);
 
 impl Drop for GroupKiller {
@@ -210,7 +210,7 @@ fn has_session_bus() -> bool {
     address || std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|folder| Path::new(&folder).join("bus").exists())
 }
 
-/// Finds a program in the absolute folders of a search path.
+/// Finds a program in a search path's absolute folders.
 fn find_program(name: &str, search_path: Option<&OsStr>) -> Option<PathBuf> {
     let folders = std::env::split_paths(search_path?).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(name)).find(|path| path.is_file())

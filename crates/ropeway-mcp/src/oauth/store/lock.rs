@@ -14,7 +14,10 @@ use ropeway_core::private_file::open_lock;
 /// Shortest and longest pause between two attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-/// Holds the lock of one sign-in. Other tasks and processes wait until this is dropped, or until this process ends.
+/// Holds one sign-in's lock. Other tasks and processes wait until this is dropped, or until this process ends.
+///
+/// The lock may be held across `.await`, and usually is, during a refresh. For a store in a folder it is an advisory lock on a
+/// file next to the sign-in's, which the kernel releases when the file is closed. For a store in memory it is an async mutex.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct StoreLock {
@@ -23,7 +26,7 @@ pub struct StoreLock {
 
 #[derive(Debug)]
 enum Held {
-    /// Closing the file releases the lock (`flock(2)`), also when the process is killed.
+    /// Closing the file releases the lock (`flock(2)`), even when the process is killed.
     File {
         _file: File,
     },
@@ -38,7 +41,7 @@ impl StoreLock {
     }
 }
 
-/// Waits for the lock of the file `name` in the folder, which is created if necessary.
+/// Waits for the lock on the file `name` in the folder, which is created if necessary.
 pub(super) async fn lock_file(
     folder: &Path,
     name: &str,

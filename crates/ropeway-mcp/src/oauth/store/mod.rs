@@ -1,4 +1,4 @@
-//! Stored sign-ins: private files, encrypted with a key in the keyring of the operating system if it has one.
+//! Stored sign-ins: private files, encrypted with a key in the operating system's keyring if it has one.
 
 mod error;
 mod export;
@@ -23,11 +23,11 @@ pub use self::keyring::KeyringMode;
 pub use self::lock::StoreLock;
 pub use self::summary::{CredentialsList, CredentialsSummary, Protection};
 
-/// Maximum bytes of a token file.
+/// Maximum token file size, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Maximum number of sign-ins that are listed or exported.
+/// Maximum number of sign-ins to list or export.
 const MAX_ENTRIES: usize = 1000;
 
-/// Minimum length of the passphrase of an export.
+/// Minimum length of an export's passphrase.
 const MIN_PASSPHRASE_CHARS: usize = 8;

@@ -1,4 +1,4 @@
-//! Authenticated encryption with the key of a store or of an export.
+//! Authenticated encryption with a store's or an export's key.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ring::digest::{SHA256, digest};
 use ring::error::Unspecified;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// Length of a key, in bytes.
+/// Key length, in bytes.
 pub(super) const KEY_BYTES: usize = 32;
 
 /// A key that encrypts tokens.
@@ -26,7 +26,7 @@ impl StoreKey {
         Ok(Self { cipher, id })
     }
 
-    /// Parses the text of a key, as it is in the keyring.
+    /// Parses a key's text, as it is in the keyring.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text.trim()).ok()?;
         Self::new(bytes.as_slice().try_into().ok()?).ok()
@@ -56,7 +56,7 @@ impl StoreKey {
     }
 }
 
-/// Returns the text of a new random key.
+/// Returns a new random key's text.
 pub(super) fn new_key() -> Result<String, Unspecified> {
     random::<KEY_BYTES>().map(|bytes| URL_SAFE_NO_PAD.encode(bytes))
 }
@@ -68,7 +68,8 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], Unspecified> {
     Ok(bytes)
 }
 
-/// Returns the start of the SHA-256 of several parts, in hexadecimal digits. The parts cannot be confused with each other.
+/// Returns the start of the SHA-256 hash over several parts, in hexadecimal digits. The parts cannot be confused with each
+/// other.
 pub(super) fn fingerprint(parts: &[&str]) -> String {
     let mut text = Vec::new();
     for part in parts {

@@ -17,7 +17,7 @@ pub enum Protection {
     Memory,
     /// They are in a file that only the user can read.
     File,
-    /// They are in a private file, encrypted with a key in the keyring of the operating system.
+    /// They are in a private file, encrypted with a key in the operating system's keyring.
     Keyring,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Protection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CredentialsSummary {
-    /// The canonical URL of the server.
+    /// The server's canonical URL.
     pub server: String,
     /// The account, if the sign-in has one.
     pub account: Option<String>,
@@ -43,7 +43,7 @@ pub struct CredentialsSummary {
     pub resource: String,
     /// The authorization server that issued the tokens.
     pub issuer: String,
-    /// The id of the client.
+    /// The client's id.
     pub client_id: String,
     /// The granted scopes.
     pub scopes: Vec<String>,
@@ -65,7 +65,7 @@ pub struct CredentialsSummary {
 pub struct CredentialsList {
     /// The sign-ins, sorted by server and account.
     pub entries: Vec<CredentialsSummary>,
-    /// The errors of files that could not be read.
+    /// The errors for files that could not be read.
     pub unreadable: Vec<StoreError>,
     /// Whether more sign-ins are stored than are listed.
     pub truncated: bool,
