@@ -134,7 +134,7 @@ impl Drop for ServerRequest {
 
 impl fmt::Debug for ServerRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Question")
+        f.debug_struct("ServerRequest")
             .field("link", &self.link)
             .field("id", &self.id.get())
             .field("method", &self.method)

@@ -118,7 +118,7 @@ fn a_typescript_client_passes_strict_checks_and_runs() {
             if (params.name === "then") {
               return { content: [{ type: "text", text: "no" }], isError: true };
             }
-            return { content: [{ type: "text", text: "a" }, { type: "text", text: "b" }], structuredContent: { days: [], temp_home: null } };
+            return { content: [{ type: "text", text: "a" }, { type: "text", text: "b" }], structuredContent: { days: [], place: null } };
           },
         });
         const weather = await client.getWeather({ city: "Oslo", units: "metric" });

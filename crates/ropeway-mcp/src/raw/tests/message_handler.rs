@@ -87,7 +87,7 @@ async fn a_question_names_the_calls_in_flight() {
     let server_request = ask_during_two_calls(&mcp, &handler, &scripted).await;
     let keys = vec![RequestTag(1), RequestTag(2)];
     assert_eq!(server_request.callers, Callers { keys, is_certain: false });
-    assert_eq!(server_request.id.get(), r#""server_request-1""#);
+    assert_eq!(server_request.id.get(), r#""question-1""#);
 }
 
 #[tokio::test]
@@ -145,12 +145,12 @@ async fn a_withdrawn_question_is_reported() {
     let server_request = handler.server_request().await;
     scripted
         .push(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "question-1"}}));
-    until(|| *lock(&handler.withdrawn) == [r#""server_request-1""#]).await;
+    until(|| *lock(&handler.withdrawn) == [r#""question-1""#]).await;
     drop(server_request);
     let _calling = call(&mcp, 1, "elicit", json!({}));
     let server_request = handler.server_request().await;
     mcp.close().await;
-    assert_eq!(*lock(&handler.withdrawn), [r#""server_request-1""#, r#""server_request-2""#], "its link is closed");
+    assert_eq!(*lock(&handler.withdrawn), [r#""question-1""#, r#""question-2""#], "its link is closed");
     drop(server_request);
     assert!(scripted.received().iter().all(|message| message.get("method").is_some()), "a question was answered");
 }
