@@ -152,7 +152,11 @@ impl<'a> LegacySubscriber<'a> {
                     self.failed.remove(&uri);
                     continue;
                 }
-                (true, Some(ServerSide::Subscribed)) => continue,
+                (true, Some(ServerSide::Subscribed)) => {
+                    // Perhaps it was removed and requested again before this task ran.
+                    self.confirm(&uri);
+                    continue;
+                }
             };
             self.in_flight.insert(uri.clone());
             let limit = self.connection.config.timeouts.idle.min(ANSWER_TIMEOUT);
@@ -165,9 +169,7 @@ impl<'a> LegacySubscriber<'a> {
         self.in_flight.remove(&uri);
         match (request, outcome) {
             (SubscriptionRequest::Subscribe, Ok(_)) => {
-                if host.subscriptions.confirm(&uri) == Confirmation::AfterGap {
-                    host.mark_resource_changed(&uri);
-                }
+                self.confirm(&uri);
                 self.failed.remove(&uri);
                 self.server_side.insert(uri.clone(), ServerSide::Subscribed);
             }
@@ -182,6 +184,14 @@ impl<'a> LegacySubscriber<'a> {
         }
         // The subscription may have been removed or requested again meanwhile.
         self.queue.push_back(uri);
+    }
+
+    /// Confirms a subscription, and reports a change if earlier ones may have gone unnoticed.
+    fn confirm(&self, uri: &Arc<str>) {
+        let host = &self.connection.host;
+        if host.subscriptions.confirm(uri) == Confirmation::AfterGap {
+            host.mark_resource_changed(uri);
+        }
     }
 
     /// Reports a failed subscription, and requests it again later.

@@ -20,14 +20,16 @@ use ropeway_core::tool::Schema;
 /// # Examples
 ///
 /// ```
-/// use ropeway::message::{Conversation, Dialect};
-/// use ropeway::provider::{ChatRequest, ProviderSettings, encode};
+/// use ropeway::message::Conversation;
+/// use ropeway::provider::ChatRequest;
+/// # use ropeway::message::Dialect;
+/// # use ropeway::provider::ProviderSettings;
 ///
 /// # fn main() -> Result<(), ropeway::provider::ProviderError> {
 /// let conversation = Conversation::new().with("Hello!");
 /// let request = ChatRequest::new("gpt-6-sol", &conversation).with_max_tokens(1000);
-/// let encoded = encode(&ProviderSettings::new(Dialect::Responses), &request)?;
-/// assert_eq!(encoded.request.url, "https://api.openai.com/v1/responses");
+/// # let encoded = ropeway_providers::encode(&ProviderSettings::new(Dialect::Responses), &request)?;
+/// # assert_eq!(encoded.request.url, "https://api.openai.com/v1/responses");
 /// # Ok(())
 /// # }
 /// ```

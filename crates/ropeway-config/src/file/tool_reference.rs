@@ -55,12 +55,12 @@ pub enum ToolReferenceKind {
 /// # Examples
 ///
 /// ```
-/// use ropeway::config::tool_references;
+/// use ropeway_config::tool_references;
 ///
 /// let text = "servers: [{alias: web, command: npx, tools: {hide: {search: [limit]}}}]";
 /// let names = tool_references(text, "ropeway.yaml".as_ref())?;
 /// assert_eq!(names.iter().map(|named| named.name.as_str()).collect::<Vec<_>>(), ["search", "limit"]);
-/// # Ok::<(), ropeway::config::ConfigError>(())
+/// # Ok::<(), ropeway_config::ConfigError>(())
 /// ```
 pub fn tool_references(text: &str, origin: &Path) -> Result<Vec<ToolReference>, ConfigError> {
     let document = Document::parse(text, origin)?;

@@ -34,7 +34,7 @@ const VISITS_PER_MATCH: usize = 20;
 /// # Examples
 ///
 /// ```
-/// use ropeway::schema::Validator;
+/// use ropeway_core::schema::Validator;
 /// use serde_json::json;
 ///
 /// let validator = Validator::compile(&json!({"properties": {"n": {"type": "integer"}}}));

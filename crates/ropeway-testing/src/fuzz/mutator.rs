@@ -14,7 +14,7 @@ const BYTES: &[u8] = b"\0\t\n\r \"#$%&'()*+,-./09:;<=>?@[\\]_`aAfz{|}~\x7f\x80\x
 /// # Examples
 ///
 /// ```
-/// use ropeway::testing::fuzz::{Mutator, Target};
+/// use ropeway_testing::fuzz::{Mutator, Target};
 ///
 /// let target = Target::named("sse").expect("a target");
 /// let mut mutator = Mutator::new(target.tokens, vec![b"data: a\n\n".to_vec()], 7);

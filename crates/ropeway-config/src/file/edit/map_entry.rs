@@ -39,12 +39,12 @@ pub fn map_entry(text: &str, key: &str, name: &str) -> Result<Option<Value>, Edi
 /// # Examples
 ///
 /// ```
-/// use ropeway::config::edit::add_map_entry;
+/// use ropeway_config::edit::add_map_entry;
 /// use serde_json::json;
 ///
 /// let edit = add_map_entry("extensions:\n  a: {}\n", "extensions", "b", &json!({"enabled": true}))?;
 /// assert_eq!((edit.range, edit.text.as_str()), (20..20, "  b:\n    enabled: true\n"));
-/// # Ok::<(), ropeway::config::edit::EditError>(())
+/// # Ok::<(), ropeway_config::edit::EditError>(())
 /// ```
 pub fn add_map_entry(text: &str, key: &str, name: &str, entry: &Value) -> Result<TextEdit, EditError> {
     let before = tree(text)?;

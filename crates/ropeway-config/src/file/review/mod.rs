@@ -56,13 +56,13 @@ const CHAT_KEYS: [&str; 4] = ["provider", "base_url", "key", "tools"];
 /// # Examples
 ///
 /// ```
-/// use ropeway::config::review;
+/// use ropeway_config::review;
 ///
 /// let text = "servers: [{alias: web, url: 'https://example.com/mcp', auth: {bearer: '${TOKEN}'}}]";
 /// let review = review(text, "ropeway.yaml".as_ref())?;
 /// assert_eq!(review.variables, ["TOKEN"]);
 /// assert_eq!(review.servers[0].receives[0].to_string(), "$TOKEN");
-/// # Ok::<(), ropeway::config::ConfigError>(())
+/// # Ok::<(), ropeway_config::ConfigError>(())
 /// ```
 pub fn review(text: &str, origin: &Path) -> Result<ConfigReview, ConfigError> {
     Config::parse(text, origin, &Secrets::unread())?;

@@ -227,3 +227,17 @@ async fn the_log_level_is_set_again_after_a_reconnect() {
     in_time(crash).await.expect_err("no reply");
     assert_eq!(in_time(scripted.wait_for("logging/setLevel", 2)).await["params"]["level"], "debug");
 }
+
+#[tokio::test]
+async fn a_subscription_that_is_released_and_held_again_at_once_is_confirmed() {
+    for (era, script) in [(EraChoice::Legacy, Script::legacy()), (EraChoice::Modern, Script::default())] {
+        let scripted = ScriptedServer::new(script);
+        let mcp = connect(config(era, scripted.in_process()), Handlers::new()).await;
+        let uri: Arc<str> = "test://numbers".into();
+        let hold = mcp.hold_subscription(&uri);
+        in_time(hold.confirmed()).await.expect("a subscription");
+        drop(hold);
+        let hold = mcp.hold_subscription(&uri);
+        in_time(hold.confirmed()).await.expect("the same subscription");
+    }
+}
