@@ -56,7 +56,7 @@ const LOG_FLUSH: Duration = Duration::from_secs(2);
 
 /// Settings for a [`Gateway`] in addition to its configuration.
 ///
-/// [`Gateway::builder`] creates it; the [module](crate) has an example.
+/// [`Gateway::builder`] creates it; `docs/library.md` has an example.
 #[derive(Clone)]
 pub struct GatewayBuilder {
     bridge: BridgeBuilder,
